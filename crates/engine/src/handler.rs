@@ -1,0 +1,223 @@
+//! What a cloud gives the engine: handlers for unit types, lists, lowering, import.
+
+use crate::unit::*;
+use async_trait::async_trait;
+use berth_model::ResourceId;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Why a call to a cloud did not do what was asked.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{message}")]
+pub struct Trouble {
+    pub class: Class,
+    /// Lower case, names the object, does not repeat itself in `help`.
+    pub message: String,
+    /// What to check and what to type.
+    pub help: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Class {
+    /// The object is not there (any more).
+    NotFound,
+    /// Another object has the name. The id, where the cloud or a look-up tells.
+    Taken { id: Option<String> },
+    /// The cloud understood and said no; saying it again will not help.
+    Refused,
+    /// Quota or capacity: others must act first.
+    Quota,
+    /// The token is missing, wrong or not allowed to.
+    Unauthorized,
+    /// Busy, unreachable, failed, or the answer was lost: it may or may not have taken effect. Look, then try again.
+    Retry { after: Option<Duration> },
+}
+
+impl Trouble {
+    pub fn new(class: Class, message: impl Into<String>) -> Self {
+        Self { class, message: message.into(), help: Vec::new() }
+    }
+    pub fn help(mut self, line: impl Into<String>) -> Self {
+        self.help.push(line.into());
+        self
+    }
+    pub fn refused(message: impl Into<String>) -> Self {
+        Self::new(Class::Refused, message)
+    }
+    pub fn is_retry(&self) -> bool {
+        matches!(self.class, Class::Retry { .. })
+    }
+    pub fn is_not_found(&self) -> bool {
+        self.class == Class::NotFound
+    }
+}
+
+pub type Outcome<T> = Result<T, Trouble>;
+
+/// Knows one unit type of one cloud. Methods make one change each, or none; they do not wait and do not retry changes:
+/// the engine looks again after every error and decides anew, so that the path after a crash is the everyday path.
+#[async_trait]
+pub trait Handler: Send + Sync {
+    /// The properties that are compared, and what changing each takes. Others are not compared.
+    fn fields(&self) -> &'static [Field];
+
+    /// When replacing: make the new object before the old one is deleted.
+    fn create_first(&self) -> bool {
+        false
+    }
+
+    /// Whether deleting it loses data of the user's (a cluster does, a firewall does not).
+    fn holds_data(&self) -> bool {
+        false
+    }
+
+    /// Whether a desired and an observed value mean the same (`1.29.0` and `1.29.0-k3s1`).
+    fn same(&self, _field: &str, desired: &Value, observed: &Value) -> bool {
+        desired == observed
+    }
+
+    /// Why a change must not be made (a version downwards), or `None`.
+    fn refuse_change(&self, _field: &str, _from: &Value, _to: &Value) -> Option<String> {
+        None
+    }
+
+    /// How long the operation usually takes.
+    fn typical(&self, _op: Op, _props: &Props) -> Typical {
+        None
+    }
+
+    /// Checks against the cloud, before anything is changed, what lowering could not know: versions and sizes on offer,
+    /// a region's capacity. Returns the properties with such names resolved (`1.29.0` → `1.29.0-k3s1`, a cluster's name
+    /// → its id). Called for units to be created or changed; must not change anything.
+    async fn check(&self, desired: Props, _observed: Option<&Observed>) -> Outcome<Props> {
+        Ok(desired)
+    }
+
+    /// Reads one object. `props` are the ones last applied. `None` when it is gone.
+    async fn read(&self, id: &str, props: &Props) -> Outcome<Option<Observed>>;
+
+    /// Finds what an interrupted create with this token and these properties made, or, with no token, what would be in
+    /// its way (the same name).
+    async fn find(&self, desired: &Props, token: Option<&str>) -> Outcome<Option<Observed>>;
+
+    /// Begins to make it, and answers its id. `replacing`: the old object is still there, with its name.
+    async fn create(&self, desired: &Props, token: &str, replacing: bool) -> Outcome<String>;
+
+    /// Makes the named fields as desired. May do only a part: the engine reads again and calls until nothing differs.
+    async fn update(&self, observed: &Observed, desired: &Props, fields: &[&str]) -> Outcome<()>;
+
+    /// Begins to delete it. `drain`: a replacement is there, so move the work over first where the unit runs any.
+    async fn delete(&self, observed: &Observed, props: &Props, drain: bool) -> Outcome<()>;
+
+    /// The last gate before Ready, asked once the cloud says Ready: secrets to keep, and whether it truly answers.
+    async fn ready(&self, _observed: &Observed, _props: &Props) -> Outcome<Readiness> {
+        Ok(Readiness::default())
+    }
+
+    /// What to tell the user when waiting took too long: what was seen, what to check, what to type.
+    fn overdue(&self, id: &str, waiting_for: &str) -> Vec<String> {
+        vec![format!("{id} is still {waiting_for}; run the same command again to go on waiting")]
+    }
+}
+
+/// One page of a list call.
+#[derive(Debug, Default)]
+pub struct Page {
+    pub items: Vec<Listed>,
+    /// Number of the next page.
+    pub next: Option<u32>,
+    /// How many pages there are, where the cloud tells.
+    pub pages: Option<u32>,
+}
+
+#[derive(Debug)]
+pub struct Listed {
+    pub unit_type: &'static str,
+    pub observed: Observed,
+}
+
+/// A connection to one account of one cloud.
+#[async_trait]
+pub trait Provider: Send + Sync {
+    fn handler(&self, unit_type: &str) -> Option<&dyn Handler>;
+
+    /// Which list shows units of this type, or `None` where they are read one by one.
+    fn list_for(&self, unit_type: &str) -> Option<&'static str>;
+
+    /// One page of a list. Pages start at 1. One list may show several unit types (clusters with their pools).
+    async fn list(&self, list: &str, scope: &str, page: u32) -> Outcome<Page>;
+
+    /// How many requests were sent so far.
+    fn calls(&self) -> u64;
+
+    /// Who the credentials belong to.
+    async fn identity(&self) -> Outcome<String>;
+
+    /// Reads one object and writes it as a manifest's spec.
+    async fn raise(&self, kind: &str, id: &str, scope: &str) -> Outcome<Raised>;
+
+    /// Everything in the account that a kind of this cloud can describe.
+    async fn raise_all(&self) -> Outcome<Vec<Raised>>;
+}
+
+/// An object of a cloud, described as a resource.
+#[derive(Debug, Clone)]
+pub struct Raised {
+    pub kind: String,
+    /// A name for the resource, from the object's own; already a DNS label.
+    pub name: String,
+    /// The spec, with camelCase names.
+    pub spec: Value,
+    /// Ids of the objects behind the units that lowering this spec gives, by unit key.
+    pub units: BTreeMap<String, String>,
+    /// Fields of the spec that hold another object's id, as (field such as `network`, kind, id): a reference is written
+    /// there when that object is managed too.
+    pub links: Vec<(String, String, String)>,
+}
+
+/// What lowering may look at: pure data.
+pub struct LowerInput<'a> {
+    pub id: &'a ResourceId,
+    pub metadata: &'a berth_model::pb::berth::core::v1::Metadata,
+    /// The spec, encoded: `T::decode` gives the typed message. Every reference in it is a `value`. One that is not known before
+    /// apply starts with `berth_model::UNKNOWN`; it must be passed on as it is, or lowered to a property that begins with it.
+    pub spec: &'a [u8],
+    /// The resources that references point at, by field (`network`, `cluster`).
+    pub targets: &'a BTreeMap<String, Target>,
+    /// Region of the account, where a spec names none.
+    pub default_region: Option<&'a str>,
+    /// Prefix of the labels that Berth writes: `planton`.
+    pub label_prefix: &'a str,
+}
+
+/// A resource that a reference points at.
+#[derive(Clone, Debug)]
+pub struct Target {
+    pub id: ResourceId,
+    /// Its spec as JSON with camelCase names.
+    pub spec: Value,
+    /// Its outputs, or the ones known so far (snake_case names); unknown ones start with `berth_model::UNKNOWN`.
+    pub outputs: Props,
+}
+
+impl Target {
+    /// An output as a string, or the marker for what is only known after apply.
+    pub fn output(&self, name: &str) -> String {
+        match self.outputs.get(name).and_then(Value::as_str) {
+            Some(value) if !value.is_empty() => value.to_owned(),
+            _ => format!("{}{}.status.outputs.{name}", berth_model::UNKNOWN, self.id),
+        }
+    }
+}
+
+/// Everything that clouds give the engine.
+#[async_trait]
+pub trait Catalog: Send + Sync {
+    /// Resource and resolved references in, units out. Pure.
+    fn lower(&self, input: &LowerInput<'_>) -> Result<Lowered, Trouble>;
+
+    /// The connection for an account.
+    async fn provider(&self, account: &str) -> Outcome<Arc<dyn Provider>>;
+}

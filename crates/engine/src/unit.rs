@@ -1,0 +1,172 @@
+//! Units: the one mechanism. What lowering returns, what clouds show, what the state remembers.
+
+use berth_model::ResourceId;
+use jiff::Timestamp;
+use secrecy::SecretString;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Properties of a unit, by name. Desired and observed ones use the same names and the same normal form (sorted sets,
+/// lower case where the cloud ignores case), so that comparing them needs no knowledge of a cloud.
+pub type Props = Map<String, Value>;
+
+/// One object in a cloud or cluster that a resource needs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Unit {
+    /// Stable inside the resource: `cluster`, `pool/gpu`. It never changes meaning between versions.
+    pub key: String,
+    /// Such as `civo.cluster`; chooses the handler.
+    pub unit_type: String,
+    /// What one list call covers: a region, or empty where a cloud has no such border.
+    pub scope: String,
+    /// What it should look like. Absent means: not managed.
+    pub props: Props,
+    /// Where in the spec its properties stand, for messages and `drift --accept`: empty for the spec itself, or
+    /// `additional_node_pools[gpu]` for an entry of a list found by its name. Property names are paths below it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub at: String,
+    /// Keys of units in the same resource that must be ready first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub depends_on: Vec<String>,
+}
+
+impl Unit {
+    pub fn new(key: impl Into<String>, unit_type: impl Into<String>, scope: impl Into<String>, props: Props) -> Self {
+        Self {
+            key: key.into(),
+            unit_type: unit_type.into(),
+            scope: scope.into(),
+            props,
+            at: String::new(),
+            depends_on: Vec::new(),
+        }
+    }
+
+    /// Says where in the spec the properties stand.
+    pub fn at(mut self, path: impl Into<String>) -> Self {
+        self.at = path.into();
+        self
+    }
+
+    /// Adds keys of units that must be ready before this one.
+    pub fn after<I: IntoIterator<Item = S>, S: Into<String>>(mut self, keys: I) -> Self {
+        self.depends_on.extend(keys.into_iter().map(Into::into));
+        self
+    }
+}
+
+/// A property that is another unit's output, filled in when that unit is there: `output_of("cluster", "id")`.
+pub fn output_of(key: &str, output: &str) -> Value {
+    json!({ "$unit": key, "output": output })
+}
+
+/// What lowering returns.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Lowered {
+    pub units: Vec<Unit>,
+    /// The resource's outputs (snake_case names of its Outputs message), each an output or secret of one unit.
+    pub outputs: BTreeMap<String, OutputFrom>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OutputFrom {
+    pub unit: String,
+    pub output: String,
+}
+
+impl Lowered {
+    pub fn output(&mut self, name: &str, unit: &str, output: &str) {
+        self.outputs.insert(name.into(), OutputFrom { unit: unit.into(), output: output.into() });
+    }
+}
+
+/// What a cloud shows of a unit.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Observed {
+    pub id: String,
+    pub props: Props,
+    /// What references and other units may read. `id` need not be repeated here.
+    pub outputs: Props,
+    pub phase: Phase,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Phase {
+    /// The cloud says that it is done.
+    Ready,
+    /// Still on its way; `what` is shown to the user ("building: 2 of 3 nodes ready").
+    Pending { what: String },
+    /// It will not become ready by waiting.
+    Failed { reason: String },
+    /// On its way out.
+    Deleting,
+}
+
+/// What the last gate before Ready found.
+#[derive(Clone, Debug, Default)]
+pub struct Readiness {
+    /// `None` when ready, else what is still missing.
+    pub waiting_for: Option<String>,
+    /// Secret outputs, such as a kubeconfig.
+    pub secrets: BTreeMap<String, SecretString>,
+    /// Which gate was used, shown in the status: `api`, `cloud`.
+    pub gate: Option<String>,
+}
+
+/// What the state remembers of one object: one row for each object ever begun and not yet gone.
+#[derive(Clone, Debug)]
+pub struct UnitState {
+    pub resource: ResourceId,
+    pub key: String,
+    /// Chosen before the create call and written with its intent; finds the object again after a crash.
+    pub token: String,
+    pub unit_type: String,
+    pub scope: String,
+    /// Name of the account resource, or `env:civo` and the like.
+    pub account: String,
+    /// `None` while a create is begun and its answer was not recorded.
+    pub id: Option<String>,
+    /// The desired properties that were last applied.
+    pub props: Props,
+    pub outputs: Props,
+    pub secrets: BTreeMap<String, SecretString>,
+    /// Replaced by a newer object of the same key, and to be deleted.
+    pub deposed: bool,
+    /// Set once the unit was ready; its gate then counts as passed.
+    pub ready: bool,
+    pub updated_at: Timestamp,
+}
+
+/// One field of a unit type, and what changing it takes.
+#[derive(Clone, Copy, Debug)]
+pub struct Field {
+    pub name: &'static str,
+    pub change: Change,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    InPlace,
+    /// Done by `update`, but by making something new and removing the old (a default pool's size): announced like a
+    /// replacement and allowed like one.
+    Roll,
+    /// The object must be replaced.
+    Replace,
+    /// Used at creation only (an autoscaled pool's first size); never compared.
+    CreateOnly,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Op {
+    Create,
+    Update,
+    Replace,
+    Delete,
+    Adopt,
+}
+
+/// How long an operation usually takes; shown next to the elapsed time.
+pub type Typical = Option<Duration>;
