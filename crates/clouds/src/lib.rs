@@ -1,1 +1,143 @@
-//!
+//! One folder for each cloud: client, unit handlers, lowering, import.
+
+pub mod civo;
+pub mod digitalocean;
+pub mod http;
+pub mod kube;
+mod labels;
+
+use async_trait::async_trait;
+use berth_engine::handler::{Catalog, Class, LowerInput, Outcome, Provider, Trouble};
+use berth_engine::unit::Lowered;
+use secrecy::SecretString;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use tokio::sync::OnceCell;
+
+pub use labels::own_labels;
+
+/// Which cloud, and who we are there.
+#[derive(Clone, Debug)]
+pub struct Credentials {
+    /// `civo` or `digitalocean`.
+    pub provider: String,
+    pub token: SecretString,
+    /// Address of the API; the cloud's own when absent.
+    pub api_url: Option<String>,
+    /// Region where a resource names none.
+    pub region: Option<String>,
+    /// How many requests a second may be sent; 0 means the cloud's published limit.
+    pub requests_per_second: u32,
+}
+
+/// The providers that there are.
+pub const PROVIDERS: [&str; 2] = ["civo", "digitalocean"];
+
+impl Credentials {
+    pub fn new(provider: impl Into<String>, token: impl Into<String>) -> Self {
+        Self {
+            provider: provider.into(),
+            token: SecretString::from(token.into()),
+            api_url: None,
+            region: None,
+            requests_per_second: 0,
+        }
+    }
+
+    /// From the variables that the clouds' own tools use. `var` reads one of them.
+    pub fn from_env(provider: &str, var: impl Fn(&str) -> Option<String>) -> Outcome<Self> {
+        let given = |name: &str| var(name).filter(|value| !value.trim().is_empty());
+        let (tokens, url, region): (&[&str], _, _) = match provider {
+            "civo" => (&["CIVO_TOKEN"], "CIVO_API_URL", Some("CIVO_REGION")),
+            "digitalocean" => (&["DIGITALOCEAN_ACCESS_TOKEN", "DIGITALOCEAN_TOKEN"], "DIGITALOCEAN_API_URL", None),
+            other => return Err(unknown_provider(other)),
+        };
+        let Some(token) = tokens.iter().find_map(|name| given(name)) else {
+            return Err(Trouble::new(
+                Class::Unauthorized,
+                format!("there is no token for {provider}: {} is not set", tokens[0]),
+            )
+            .help(format!("set {} to an API token, or apply an Account and name it in `spec.account`", tokens[0]))
+            .help("to try it without an account, add --sandbox"));
+        };
+        Ok(Self {
+            provider: provider.into(),
+            token: SecretString::from(token.trim().to_owned()),
+            api_url: given(url),
+            region: region.and_then(given).map(|region| region.to_ascii_lowercase()),
+            requests_per_second: 0,
+        })
+    }
+}
+
+/// Opens a connection; nothing is sent yet.
+pub fn connect(credentials: &Credentials) -> Outcome<Arc<dyn Provider>> {
+    match credentials.provider.as_str() {
+        "civo" => civo::connect(credentials),
+        "digitalocean" => digitalocean::connect(credentials),
+        other => Err(unknown_provider(other)),
+    }
+}
+
+/// Resource and resolved references in, units out. Pure.
+pub fn lower(input: &LowerInput<'_>) -> Result<Lowered, Trouble> {
+    match input.id.kind.as_str() {
+        // An account is a fact that others use: there is nothing to make.
+        "Account" => Ok(Lowered::default()),
+        kind if kind.starts_with("Civo") => civo::lower(input),
+        kind if kind.starts_with("DigitalOcean") => digitalocean::lower(input),
+        kind => Err(Trouble::refused(format!("no cloud knows the kind {kind}"))),
+    }
+}
+
+fn unknown_provider(name: &str) -> Trouble {
+    Trouble::refused(format!("no cloud is named `{name}`")).help(format!("there are: {}", PROVIDERS.join(", ")))
+}
+
+/// The accounts of a run, each connected when it is first needed.
+#[derive(Default)]
+pub struct Clouds {
+    accounts: BTreeMap<String, Account>,
+}
+
+struct Account {
+    credentials: Outcome<Credentials>,
+    connection: OnceCell<Arc<dyn Provider>>,
+}
+
+impl Clouds {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds an account by its name (or `env:civo` and the like). Why its credentials are missing can be told later, when
+    /// and if someone needs them.
+    pub fn account(mut self, name: impl Into<String>, credentials: Outcome<Credentials>) -> Self {
+        self.accounts.insert(name.into(), Account { credentials, connection: OnceCell::new() });
+        self
+    }
+
+    /// How many requests were sent so far, over all accounts.
+    pub fn calls(&self) -> u64 {
+        self.accounts.values().filter_map(|account| account.connection.get()).map(|provider| provider.calls()).sum()
+    }
+}
+
+#[async_trait]
+impl Catalog for Clouds {
+    fn lower(&self, input: &LowerInput<'_>) -> Result<Lowered, Trouble> {
+        lower(input)
+    }
+
+    async fn provider(&self, account: &str) -> Outcome<Arc<dyn Provider>> {
+        let Some(found) = self.accounts.get(account) else {
+            return Err(Trouble::new(Class::Unauthorized, format!("there is no account named `{account}`"))
+                .help("apply an Account of that name, or leave `spec.account` out to use the environment's token"));
+        };
+        let connection = found.connection.get_or_try_init(|| async {
+            let credentials = found.credentials.clone()?;
+            connect(&credentials)
+        });
+        connection.await.cloned()
+    }
+}

@@ -1,0 +1,454 @@
+//! A small HTTP client that the clouds share: rate limit, bounded retries of reads, limits on everything, and errors that say
+//! what was asked and what the cloud answered. Changes are sent once: whether to send one again is the engine's to decide,
+//! after it has looked.
+
+use berth_engine::handler::{Class, Outcome, Trouble};
+use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
+use rand::Rng;
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
+use reqwest::{Method, StatusCode, Url};
+use secrecy::{ExposeSecret, SecretString};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::num::NonZeroU32;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Answers larger than this are given up on.
+pub const MAX_BODY_BYTES: usize = 64 * 1024 * 1024;
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a whole call may take where nothing else is set.
+pub const CALL_TIMEOUT: Duration = Duration::from_secs(60);
+/// A read is tried this often in all.
+const READ_TRIES: u32 = 5;
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// A cloud that asks for a longer pause than this gets it from the engine, which can show it, not from here.
+const LONGEST_ASKED_PAUSE: Duration = Duration::from_secs(30);
+/// How much of a cloud's error text is repeated.
+const MAX_WORDS_CHARS: usize = 400;
+
+const USER_AGENT: &str = concat!("berth/", env!("CARGO_PKG_VERSION"));
+
+/// What a cloud said when it did not do what was asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    pub status: u16,
+    /// The cloud's own word for it, or empty.
+    pub code: String,
+    /// The cloud's own sentence, or empty.
+    pub words: String,
+    /// Whether a change was asked for.
+    pub change: bool,
+}
+
+/// How one cloud words its errors.
+pub trait Dialect: Send + Sync {
+    /// The cloud's name, as users know it: `Civo`.
+    fn cloud(&self) -> &'static str;
+
+    /// Reads code and words from an error's body.
+    fn read(&self, body: &[u8]) -> (String, String);
+
+    /// What a refusal means, where the status alone does not tell. `None` leaves it to [`class_of_status`].
+    fn class(&self, _refusal: &Refusal) -> Option<Class> {
+        None
+    }
+
+    /// What to check and what to type, for refusals of this class.
+    fn help(&self, _refusal: &Refusal, _class: &Class) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// What an HTTP status means where a cloud says nothing more precise.
+pub fn class_of_status(status: u16) -> Class {
+    match status {
+        401 | 403 => Class::Unauthorized,
+        404 | 410 => Class::NotFound,
+        402 => Class::Quota,
+        408 | 425 | 429 | 500..=599 => Class::Retry { after: None },
+        _ => Class::Refused,
+    }
+}
+
+pub struct Settings {
+    /// Scheme and host, such as `https://api.civo.com`; a path in it is kept.
+    pub base_url: String,
+    /// Value of the `Authorization` header.
+    pub authorization: SecretString,
+    pub requests_per_second: f64,
+    /// How many requests may go out at once before the limit begins to count.
+    pub burst: u32,
+    pub timeout: Duration,
+    pub dialect: &'static dyn Dialect,
+}
+
+/// A connection to one API with one set of credentials.
+pub struct Http {
+    base: Url,
+    authorization: HeaderValue,
+    timeout: Duration,
+    dialect: &'static dyn Dialect,
+    limiter: DefaultDirectRateLimiter,
+    calls: AtomicU64,
+    /// Built at the first call: reading the machine's root certificates takes longer than a whole no-op plan.
+    client: OnceLock<reqwest::Client>,
+}
+
+impl Http {
+    pub fn new(settings: Settings) -> Outcome<Self> {
+        let cloud = settings.dialect.cloud();
+        let mut base = Url::parse(&settings.base_url).map_err(|e| {
+            Trouble::refused(format!("`{}` is not an address of {cloud}'s API: {e}", settings.base_url))
+        })?;
+        if !matches!(base.scheme(), "http" | "https") || base.host_str().is_none() {
+            return Err(Trouble::refused(format!("`{}` is not an address of {cloud}'s API", settings.base_url)).help(
+                format!("give scheme and host, such as https://{}", base.host_str().unwrap_or("api.example.com")),
+            ));
+        }
+        base.set_query(None);
+        base.set_fragment(None);
+        let mut authorization = HeaderValue::from_str(settings.authorization.expose_secret()).map_err(|_| {
+            Trouble::new(Class::Unauthorized, format!("the token for {cloud} has characters that no token has"))
+                .help("look for a line break or a space that was copied along with it")
+        })?;
+        authorization.set_sensitive(true);
+        Ok(Self {
+            base,
+            authorization,
+            timeout: settings.timeout,
+            dialect: settings.dialect,
+            limiter: RateLimiter::direct(quota(settings.requests_per_second, settings.burst)),
+            calls: AtomicU64::new(0),
+            client: OnceLock::new(),
+        })
+    }
+
+    /// How many requests were sent so far.
+    pub fn calls(&self) -> u64 {
+        self.calls.load(Ordering::Relaxed)
+    }
+
+    /// Reads something; tries again where that can help.
+    pub async fn get<T: DeserializeOwned>(&self, path: &str, query: &[(&str, &str)]) -> Outcome<T> {
+        let body = self.get_bytes(path, query).await?;
+        self.parse(&Method::GET, path, &body)
+    }
+
+    /// Reads something as it is.
+    pub async fn get_bytes(&self, path: &str, query: &[(&str, &str)]) -> Outcome<Vec<u8>> {
+        let mut pause = FIRST_PAUSE;
+        for tried in 1.. {
+            let trouble = match self.once(Method::GET, path, query, None).await {
+                Ok(body) => return Ok(body),
+                Err(trouble) => trouble,
+            };
+            let Class::Retry { after } = trouble.class else { return Err(trouble) };
+            if tried >= READ_TRIES || after.is_some_and(|after| after > LONGEST_ASKED_PAUSE) {
+                return Err(trouble);
+            }
+            tracing::debug!(path, tried, "trying again: {trouble}");
+            let jittered = pause.mul_f64(rand::rng().random_range(0.5..1.0));
+            tokio::time::sleep(after.unwrap_or(jittered)).await;
+            pause = (pause * 3).min(LONGEST_PAUSE);
+        }
+        unreachable!("the loop ends by its own count")
+    }
+
+    /// Changes something, once, and reads the answer. A lost answer is `Class::Retry`: it may have taken effect.
+    pub async fn send<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        query: &[(&str, &str)],
+        body: Option<&(dyn erased::Body + '_)>,
+    ) -> Outcome<T> {
+        let answer = self.change(method.clone(), path, query, body).await?;
+        self.parse(&method, path, &answer)
+    }
+
+    /// Changes something, once; what the answer says does not matter.
+    pub async fn change(
+        &self,
+        method: Method,
+        path: &str,
+        query: &[(&str, &str)],
+        body: Option<&(dyn erased::Body + '_)>,
+    ) -> Outcome<Vec<u8>> {
+        let encoded = match body {
+            None => None,
+            Some(body) => Some(
+                body.to_json()
+                    .map_err(|e| Trouble::refused(format!("{method} {path}: cannot encode the request: {e}")))?,
+            ),
+        };
+        self.once(method, path, query, encoded).await
+    }
+
+    fn parse<T: DeserializeOwned>(&self, method: &Method, path: &str, body: &[u8]) -> Outcome<T> {
+        serde_json::from_slice(body).map_err(|e| {
+            // An answer that cannot be read is an answer that was lost: a change may well have taken effect.
+            Trouble::new(
+                Class::Retry { after: None },
+                format!("{method} {path}: {}'s answer could not be understood: {e}", self.dialect.cloud()),
+            )
+        })
+    }
+
+    /// One request, one answer.
+    async fn once(
+        &self,
+        method: Method,
+        path: &str,
+        query: &[(&str, &str)],
+        body: Option<Vec<u8>>,
+    ) -> Outcome<Vec<u8>> {
+        let cloud = self.dialect.cloud();
+        let mut url = self.base.clone();
+        url.set_path(&format!("{}{path}", self.base.path().trim_end_matches('/')));
+        if !query.is_empty() {
+            url.query_pairs_mut().extend_pairs(query);
+        }
+        self.limiter.until_ready().await;
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        let change = method != Method::GET;
+        let mut request = self
+            .client()?
+            .request(method.clone(), url)
+            .header(AUTHORIZATION, self.authorization.clone())
+            .header(ACCEPT, "application/json");
+        if let Some(body) = body {
+            request = request.header(CONTENT_TYPE, "application/json").body(body);
+        }
+        let exchange = async {
+            let response = request.send().await.map_err(|e| lost(cloud, &method, path, &e))?;
+            let status = response.status();
+            let after = asked_pause(response.headers(), jiff::Timestamp::now());
+            let body = read_limited(response, MAX_BODY_BYTES).await.map_err(|e| match e {
+                ReadError::Lost(e) => lost(cloud, &method, path, &e),
+                ReadError::TooLarge => Trouble::refused(format!(
+                    "{method} {path}: {cloud}'s answer is larger than {} MiB",
+                    MAX_BODY_BYTES / 1024 / 1024
+                )),
+            })?;
+            Ok((status, after, body))
+        };
+        let (status, after, body) = match tokio::time::timeout(self.timeout, exchange).await {
+            Ok(answer) => answer?,
+            Err(_) => {
+                return Err(Trouble::new(
+                    Class::Retry { after: None },
+                    format!("{method} {path}: {cloud} did not answer within {} s", self.timeout.as_secs()),
+                ));
+            }
+        };
+        if status.is_success() {
+            return Ok(body);
+        }
+        Err(self.refusal(&method, path, status, after, &body, change))
+    }
+
+    fn refusal(
+        &self,
+        method: &Method,
+        path: &str,
+        status: StatusCode,
+        after: Option<Duration>,
+        body: &[u8],
+        change: bool,
+    ) -> Trouble {
+        let (code, words) = self.dialect.read(body);
+        let refusal = Refusal { status: status.as_u16(), code: clip(&code), words: clip(&words), change };
+        let class = match self.dialect.class(&refusal).unwrap_or_else(|| class_of_status(refusal.status)) {
+            Class::Retry { after: None } => Class::Retry { after },
+            class => class,
+        };
+        let mut said = refusal.status.to_string();
+        if let Some(reason) = status.canonical_reason()
+            && refusal.code.is_empty()
+        {
+            said = format!("{said} {reason}");
+        }
+        if !refusal.code.is_empty() {
+            said = format!("{said} {}", refusal.code);
+        }
+        if !refusal.words.is_empty() {
+            said = format!("{said}: {}", refusal.words);
+        }
+        let mut trouble =
+            Trouble::new(class.clone(), format!("{method} {path}: {} answered {said}", self.dialect.cloud()));
+        trouble.help = self.dialect.help(&refusal, &class);
+        trouble
+    }
+
+    fn client(&self) -> Outcome<&reqwest::Client> {
+        if let Some(client) = self.client.get() {
+            return Ok(client);
+        }
+        let mut builder = client_builder(&self.base);
+        if self.base.scheme() == "http" {
+            builder = builder.tls_backend_preconfigured(tls_without_roots()?);
+        }
+        let client = builder.build().map_err(|e| Trouble::refused(format!("cannot set up HTTP: {}", causes(&e))))?;
+        Ok(self.client.get_or_init(|| client))
+    }
+}
+
+/// What every client of Berth's has in common.
+pub(crate) fn client_builder(base: &Url) -> reqwest::ClientBuilder {
+    let mut builder = reqwest::Client::builder()
+        .user_agent(USER_AGENT)
+        .connect_timeout(CONNECT_TIMEOUT)
+        .tcp_nodelay(true)
+        .retry(reqwest::retry::never())
+        // A redirect would carry the token to another host.
+        .redirect(reqwest::redirect::Policy::none());
+    // The environment's proxy is for the world outside: never for this machine, and never for plain text.
+    if base.scheme() == "http" || is_loopback(base) {
+        builder = builder.no_proxy();
+    }
+    builder
+}
+
+/// For plain-text endpoints: TLS that trusts nobody costs nothing to set up.
+fn tls_without_roots() -> Outcome<rustls::ClientConfig> {
+    Ok(tls_builder()?.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth())
+}
+
+pub(crate) fn tls_builder() -> Outcome<rustls::ConfigBuilder<rustls::ClientConfig, rustls::WantsVerifier>> {
+    rustls::ClientConfig::builder_with_provider(std::sync::Arc::new(rustls::crypto::aws_lc_rs::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|e| Trouble::refused(format!("cannot set up TLS: {e}")))
+}
+
+fn is_loopback(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
+    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+fn quota(per_second: f64, burst: u32) -> Quota {
+    let per_second = if per_second.is_finite() && per_second > 0.0 { per_second } else { 1.0 };
+    let burst = NonZeroU32::new(burst).unwrap_or(NonZeroU32::MIN);
+    Quota::with_period(Duration::from_secs_f64(1.0 / per_second.min(1_000_000.0)))
+        .unwrap_or(Quota::per_second(NonZeroU32::MIN))
+        .allow_burst(burst)
+}
+
+fn lost(cloud: &str, method: &Method, path: &str, error: &reqwest::Error) -> Trouble {
+    let trouble = Trouble::new(
+        Class::Retry { after: None },
+        format!("{method} {path}: no answer from {cloud}: {}", causes(error)),
+    );
+    if error.is_connect() {
+        trouble.help(format!("check that this machine reaches {cloud}'s API, and the API's address in the account"))
+    } else {
+        trouble
+    }
+}
+
+/// The chain of causes without the URL, which reqwest puts in front.
+pub(crate) fn causes(error: &reqwest::Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    let mut last = String::new();
+    let mut text = String::new();
+    while let Some(next) = cause.source() {
+        cause = next;
+        let words = cause.to_string();
+        if words != last && !text.contains(&words) {
+            if !text.is_empty() {
+                text.push_str(": ");
+            }
+            text.push_str(&words);
+        }
+        last = words;
+    }
+    if !text.is_empty() {
+        return text;
+    }
+    match error {
+        e if e.is_timeout() => "timed out".into(),
+        e if e.is_connect() => "cannot connect".into(),
+        _ => "the connection broke".into(),
+    }
+}
+
+pub(crate) enum ReadError {
+    Lost(reqwest::Error),
+    TooLarge,
+}
+
+pub(crate) async fn read_limited(mut response: reqwest::Response, limit: usize) -> Result<Vec<u8>, ReadError> {
+    let announced = response.content_length().unwrap_or(0);
+    if announced > limit as u64 {
+        return Err(ReadError::TooLarge);
+    }
+    let mut body = Vec::with_capacity(announced as usize);
+    while let Some(chunk) = response.chunk().await.map_err(ReadError::Lost)? {
+        if body.len() + chunk.len() > limit {
+            return Err(ReadError::TooLarge);
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(body)
+}
+
+/// The pause that a cloud asks for: `Retry-After` in seconds or as a date, else the time at which its rate limit is reset.
+fn asked_pause(headers: &HeaderMap, now: jiff::Timestamp) -> Option<Duration> {
+    let text = |name: &str| headers.get(name).and_then(|v| v.to_str().ok()).map(str::trim);
+    if let Some(asked) = text(RETRY_AFTER.as_str()) {
+        if let Ok(seconds) = asked.parse::<u64>() {
+            return Some(Duration::from_secs(seconds.min(24 * 3600)));
+        }
+        if let Ok(date) = jiff::fmt::rfc2822::parse(asked) {
+            return Some(until(date.timestamp(), now));
+        }
+    }
+    // Only once the limit is spent: clouds send the reset with every answer.
+    let spent = text("ratelimit-remaining").and_then(|v| v.parse::<u64>().ok()) == Some(0);
+    let reset =
+        text("ratelimit-reset").and_then(|v| v.parse::<i64>().ok()).and_then(|s| jiff::Timestamp::from_second(s).ok());
+    if spent { reset.map(|reset| until(reset, now)) } else { None }
+}
+
+fn until(then: jiff::Timestamp, now: jiff::Timestamp) -> Duration {
+    Duration::try_from(then.duration_since(now)).unwrap_or(Duration::ZERO)
+}
+
+fn clip(text: &str) -> String {
+    let text = text.trim();
+    if text.chars().count() <= MAX_WORDS_CHARS {
+        return text.to_owned();
+    }
+    let mut clipped: String = text.chars().take(MAX_WORDS_CHARS).collect();
+    clipped.push('…');
+    clipped
+}
+
+/// Lets any serializable value be a request's body without making every caller generic.
+pub mod erased {
+    use super::Serialize;
+
+    pub trait Body: Send + Sync {
+        fn to_json(&self) -> serde_json::Result<Vec<u8>>;
+    }
+
+    impl<T: Serialize + Send + Sync> Body for T {
+        fn to_json(&self) -> serde_json::Result<Vec<u8>> {
+            serde_json::to_vec(self)
+        }
+    }
+}
+
+/// Makes a string safe as one segment of a path.
+pub fn segment(text: &str) -> String {
+    use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+    const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+    match text {
+        // A dot segment would be taken away by whoever normalises the path.
+        "." => "%2E".into(),
+        ".." => "%2E%2E".into(),
+        _ => utf8_percent_encode(text, KEPT).to_string(),
+    }
+}
