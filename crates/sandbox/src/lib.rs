@@ -1,1 +1,165 @@
+//! Simulated clouds: the real HTTP APIs of Civo and DigitalOcean on loopback, with provisioning time, faults
+//! and quotas, faithful enough for the clouds' own clients.
 //!
+//! Phases are never pushed by background tasks: every object holds the times at which it changes, and what a
+//! caller sees follows from the simulated clock at the moment of the call.
+
+mod admin;
+pub mod civo;
+pub mod clock;
+pub mod digitalocean;
+pub mod faults;
+pub mod http;
+pub mod kube;
+mod log;
+pub mod rule;
+mod server;
+pub mod table;
+pub mod traffic;
+pub mod world;
+
+use std::error::Error;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+pub use clock::{SimTime, Speed};
+pub use http::CloudName;
+pub use rule::{Rule, RuleError};
+pub use world::{ClusterView, NodeView, TaintView, World};
+
+use kube::KubeServer;
+use server::Server;
+
+/// How a sandbox is to run. The default: any free ports, real speed, nothing kept, no faults.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Loopback addresses; port 0 takes any free one.
+    pub civo: SocketAddr,
+    pub digitalocean: SocketAddr,
+    pub kube: SocketAddr,
+    pub speed: Speed,
+    /// Where objects are kept between runs.
+    pub state: Option<PathBuf>,
+    pub fail: Vec<Rule>,
+    pub seed: u64,
+    /// The only token accepted; without it any will do.
+    pub token: Option<String>,
+    pub quota: Quota,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        Config {
+            civo: any,
+            digitalocean: any,
+            kube: any,
+            speed: Speed::Times(1.0),
+            state: None,
+            fail: vec![],
+            seed: 0,
+            token: None,
+            quota: Quota::default(),
+        }
+    }
+}
+
+/// Limits of the simulated accounts, each for each cloud on its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quota {
+    pub clusters: u64,
+    /// Nodes of all clusters together.
+    pub nodes: u64,
+    pub networks: u64,
+    pub firewalls: u64,
+}
+
+impl Default for Quota {
+    /// Wide enough to never be met by accident.
+    fn default() -> Quota {
+        Quota { clusters: 100_000, nodes: 1_000_000, networks: 100_000, firewalls: 100_000 }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum SandboxError {
+    #[error("the sandbox listens on loopback only, not on {addr}")]
+    NotLoopback { addr: SocketAddr },
+    #[error("cannot listen on {addr}")]
+    Bind { addr: SocketAddr, source: io::Error },
+    #[error("another sandbox is using the state file {}", path.display())]
+    StateInUse { path: PathBuf },
+    #[error("state file {}", path.display())]
+    State { path: PathBuf, source: io::Error },
+    #[error("state file {}, line {line}: {reason}", path.display())]
+    StateUnreadable { path: PathBuf, line: usize, reason: String },
+    #[error("TLS for the clusters' Kubernetes APIs: {0}")]
+    Tls(String),
+}
+
+impl SandboxError {
+    /// The error and its causes in one line, for answers over HTTP.
+    fn chain(&self) -> String {
+        let mut text = self.to_string();
+        let mut cause = self.source();
+        while let Some(next) = cause {
+            text = format!("{text}: {next}");
+            cause = next.source();
+        }
+        text
+    }
+}
+
+/// Running simulated clouds. Dropped without `stop`, their ports close soon after.
+pub struct Sandbox {
+    world: Arc<World>,
+    kube: Arc<KubeServer>,
+    civo: Server,
+    digitalocean: Server,
+}
+
+impl Sandbox {
+    pub async fn start(config: Config) -> Result<Sandbox, SandboxError> {
+        if !config.kube.ip().is_loopback() {
+            return Err(SandboxError::NotLoopback { addr: config.kube });
+        }
+        // Ports before the state file: a taken port must not touch what is kept.
+        let civo = server::bind(config.civo).await?;
+        let digitalocean = server::bind(config.digitalocean).await?;
+        let world = Arc::new(World::open(&config)?);
+        let kube = Arc::new(KubeServer::start(config.kube, world.clone()).await?);
+        let civo_api = Arc::new(civo::Civo { world: world.clone(), kube: kube.clone() });
+        let digitalocean_api = Arc::new(digitalocean::DigitalOcean { world: world.clone(), kube: kube.clone() });
+        let civo = Server::start(civo, civo_api, world.clone(), config.token.clone())?;
+        let digitalocean = Server::start(digitalocean, digitalocean_api, world.clone(), config.token)?;
+        Ok(Sandbox { world, kube, civo, digitalocean })
+    }
+
+    /// `http://127.0.0.1:PORT`, without a path: what `CIVO_API_URL` takes.
+    pub fn civo_url(&self) -> String {
+        format!("http://{}", self.civo.addr())
+    }
+
+    /// `http://127.0.0.1:PORT`, without a path: what `DIGITALOCEAN_API_URL` takes.
+    pub fn digitalocean_url(&self) -> String {
+        format!("http://{}", self.digitalocean.addr())
+    }
+
+    pub fn kube_addr(&self) -> SocketAddr {
+        self.kube.addr()
+    }
+
+    pub fn world(&self) -> Arc<World> {
+        self.world.clone()
+    }
+
+    /// Closes every port and connection and lets go of the state file.
+    pub async fn stop(self) {
+        self.civo.stop().await;
+        self.digitalocean.stop().await;
+        self.kube.stop().await;
+        self.world.close();
+    }
+}

@@ -1,0 +1,212 @@
+//! What a simulated cloud sees of a call and gives back; the same for all clouds.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use bytes::Bytes;
+use hyper::{HeaderMap, Method};
+use percent_encoding::percent_decode_str;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+pub const MAX_BODY_BYTES: usize = 1 << 20;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CloudName {
+    Civo,
+    DigitalOcean,
+}
+
+impl CloudName {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            CloudName::Civo => "civo",
+            CloudName::DigitalOcean => "digitalocean",
+        }
+    }
+}
+
+impl fmt::Display for CloudName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A cloud's HTTP API. Handlers run to the end without waiting for anything.
+pub trait Cloud: Send + Sync + 'static {
+    fn name(&self) -> CloudName;
+
+    fn handle(&self, call: &Call) -> Reply;
+
+    /// The cloud's own error for something that the core refuses.
+    fn refuse(&self, refusal: &Refusal) -> Reply;
+}
+
+/// A refusal that every cloud has, each in its own words.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Refusal {
+    /// A status code asked for by a fault rule.
+    #[error("sandbox fault: status {status}")]
+    Injected { status: u16, retry_after: Option<f64> },
+    #[error("quota exceeded")]
+    Quota,
+    #[error("region {region} is out of capacity")]
+    NoCapacity { region: String },
+    #[error("the token is missing or wrong")]
+    BadToken,
+    #[error("no such path")]
+    UnknownPath,
+    #[error("the body is larger than {MAX_BODY_BYTES} bytes")]
+    BodyTooLarge,
+    #[error("the body is not the JSON expected: {0}")]
+    BadBody(String),
+    #[error("sandbox state file: {0}")]
+    StateFile(String),
+}
+
+impl Refusal {
+    pub fn status(&self) -> u16 {
+        match self {
+            Refusal::Injected { status, .. } => *status,
+            Refusal::Quota => 403,
+            Refusal::NoCapacity { .. } => 422,
+            Refusal::BadToken => 401,
+            Refusal::UnknownPath => 404,
+            Refusal::BodyTooLarge => 413,
+            Refusal::BadBody(_) => 400,
+            Refusal::StateFile(_) => 500,
+        }
+    }
+
+    pub fn retry_after(&self) -> Option<f64> {
+        match self {
+            Refusal::Injected { retry_after, .. } => *retry_after,
+            _ => None,
+        }
+    }
+}
+
+/// Faults that only the handler of a create can carry out.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Effects {
+    /// The cluster or pool being made never leaves its building phase.
+    pub stuck: bool,
+    /// Regions in which nothing with nodes can be made now.
+    pub no_capacity: Vec<String>,
+}
+
+impl Effects {
+    pub fn out_of_capacity(&self, region: &str) -> bool {
+        self.no_capacity.iter().any(|r| r.eq_ignore_ascii_case(region))
+    }
+}
+
+/// One request, read to its end.
+#[derive(Debug)]
+pub struct Call {
+    pub method: Method,
+    pub path: String,
+    pub query: Vec<(String, String)>,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+    pub effects: Effects,
+}
+
+impl Call {
+    pub fn new(method: Method, uri: &hyper::Uri, headers: HeaderMap, body: Bytes) -> Call {
+        let query = uri.query().map(parse_query).unwrap_or_default();
+        Call { method, path: uri.path().to_owned(), query, headers, body, effects: Effects::default() }
+    }
+
+    /// The parts of the path between slashes, decoded: `/v2/networks/ID` is `["v2", "networks", "ID"]`.
+    pub fn segments(&self) -> Vec<Cow<'_, str>> {
+        let parts = self.path.split('/').filter(|part| !part.is_empty());
+        parts.map(|part| percent_decode_str(part).decode_utf8_lossy()).collect()
+    }
+
+    pub fn query(&self, name: &str) -> Option<&str> {
+        self.query.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
+    }
+
+    /// A positive number from the query, or the default when absent or not a number, as the clouds do.
+    pub fn number(&self, name: &str, default: usize) -> usize {
+        self.query(name).and_then(|v| v.parse().ok()).filter(|n| *n > 0).unwrap_or(default)
+    }
+
+    /// The body as JSON, whatever Content-Encoding or Content-Type claim. An empty body reads as `{}`.
+    pub fn json<T: DeserializeOwned>(&self) -> Result<T, Refusal> {
+        let body: &[u8] = if self.body.is_empty() { b"{}" } else { &self.body };
+        serde_json::from_slice(body).map_err(|e| Refusal::BadBody(e.to_string()))
+    }
+
+    pub fn mutating(&self) -> bool {
+        mutating(&self.method)
+    }
+}
+
+pub fn mutating(method: &Method) -> bool {
+    matches!(*method, Method::POST | Method::PUT | Method::PATCH | Method::DELETE)
+}
+
+pub fn parse_query(query: &str) -> Vec<(String, String)> {
+    let decode = |text: &str| percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned();
+    let pairs = query.split('&').filter(|pair| !pair.is_empty());
+    pairs.map(|pair| pair.split_once('=').unwrap_or((pair, ""))).map(|(n, v)| (decode(n), decode(v))).collect()
+}
+
+/// An answer, always with a whole body.
+#[derive(Debug)]
+pub struct Reply {
+    pub status: u16,
+    pub content_type: &'static str,
+    pub headers: Vec<(&'static str, String)>,
+    pub body: Bytes,
+}
+
+impl Reply {
+    pub fn json(status: u16, value: &impl Serialize) -> Reply {
+        match serde_json::to_vec(value) {
+            Ok(body) => Reply::raw_json(status, body),
+            Err(e) => Reply::text(500, format!("sandbox: answer cannot be written as JSON: {e}")),
+        }
+    }
+
+    /// JSON that is already written, for lists that are serialised object by object.
+    pub fn raw_json(status: u16, body: Vec<u8>) -> Reply {
+        Reply { status, content_type: "application/json", headers: vec![], body: body.into() }
+    }
+
+    pub fn text(status: u16, body: impl Into<String>) -> Reply {
+        Reply { status, content_type: "text/plain; charset=utf-8", headers: vec![], body: body.into().into() }
+    }
+
+    pub fn empty(status: u16) -> Reply {
+        Reply { status, content_type: "application/json", headers: vec![], body: Bytes::new() }
+    }
+
+    /// `name` in lower case.
+    pub fn header(mut self, name: &'static str, value: impl Into<String>) -> Reply {
+        self.headers.push((name, value.into()));
+        self
+    }
+
+    pub fn ok(&self) -> bool {
+        self.status < 300
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn query_and_path_are_decoded() {
+        let uri = "/v2/a%20b//c?region=fra1&tag=x%2Fy+z&flag".parse().unwrap();
+        let call = Call::new(Method::GET, &uri, HeaderMap::new(), Bytes::new());
+        assert_eq!(call.segments(), ["v2", "a b", "c"]);
+        assert_eq!(call.query("tag"), Some("x/y z"));
+        assert_eq!(call.query("flag"), Some(""));
+        assert_eq!(call.number("page", 1), 1);
+    }
+}

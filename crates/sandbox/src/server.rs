@@ -1,0 +1,241 @@
+//! One port of one cloud: reads calls, lets faults strike, and answers, or does not.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::body::Incoming;
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, JoinSet};
+
+use crate::faults::Outcome;
+use crate::http::{Call, Cloud, MAX_BODY_BYTES, Refusal, Reply};
+use crate::world::World;
+use crate::{SandboxError, admin};
+
+const MAX_CONNECTIONS: usize = 4096;
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+const HEADER_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A cloud being served until `stop`.
+pub struct Server {
+    addr: SocketAddr,
+    stop: watch::Sender<bool>,
+    accepting: JoinHandle<()>,
+}
+
+/// Returned by the service to make hyper close the connection without a word.
+#[derive(Debug, thiserror::Error)]
+#[error("connection dropped by a fault rule")]
+struct Dropped;
+
+struct Port {
+    cloud: Arc<dyn Cloud>,
+    world: Arc<World>,
+    token: Option<String>,
+}
+
+/// Binds to a loopback address; any other is refused, as the simulated clouds know no real authentication.
+pub async fn bind(addr: SocketAddr) -> Result<TcpListener, SandboxError> {
+    if !addr.ip().is_loopback() {
+        return Err(SandboxError::NotLoopback { addr });
+    }
+    TcpListener::bind(addr).await.map_err(|source| SandboxError::Bind { addr, source })
+}
+
+impl Server {
+    pub fn start(
+        listener: TcpListener,
+        cloud: Arc<dyn Cloud>,
+        world: Arc<World>,
+        token: Option<String>,
+    ) -> Result<Server, SandboxError> {
+        let addr =
+            listener.local_addr().map_err(|source| SandboxError::Bind { addr: ([127, 0, 0, 1], 0).into(), source })?;
+        let (stop, stopped) = watch::channel(false);
+        let port = Arc::new(Port { cloud, world, token });
+        let accepting = tokio::spawn(accept(listener, port, stopped));
+        Ok(Server { addr, stop, accepting })
+    }
+
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// Closes the port and every connection, held ones too.
+    pub async fn stop(self) {
+        let _ = self.stop.send(true);
+        let _ = self.accepting.await;
+    }
+}
+
+async fn accept(listener: TcpListener, port: Arc<Port>, mut stopped: watch::Receiver<bool>) {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            _ = stopped.changed() => break,
+            Some(_) = connections.join_next() => {}
+            accepted = listener.accept(), if connections.len() < MAX_CONNECTIONS => match accepted {
+                Ok((stream, _)) => {
+                    connections.spawn(serve(stream, port.clone()));
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "connection not accepted");
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+            },
+        }
+    }
+    connections.shutdown().await;
+}
+
+async fn serve(stream: TcpStream, port: Arc<Port>) {
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "no TCP_NODELAY");
+    }
+    let service = service_fn(move |request| {
+        let port = port.clone();
+        async move { port.answer(request).await }
+    });
+    let connection = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIMEOUT)
+        .serve_connection(TokioIo::new(stream), service);
+    if let Err(error) = connection.await {
+        tracing::debug!(%error, "connection ended");
+    }
+}
+
+impl Port {
+    async fn answer(&self, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Dropped> {
+        let (head, body) = request.into_parts();
+        let body = match read(body).await {
+            Ok(body) => body,
+            Err(Some(refusal)) => return Ok(respond(self.cloud.refuse(&refusal))),
+            Err(None) => return Err(Dropped),
+        };
+        let call = Call::new(head.method, &head.uri, head.headers, body);
+        if call.path.starts_with(admin::PREFIX) {
+            return Ok(respond(admin::answer(&self.world, self.cloud.name(), &call).await));
+        }
+        self.judge(call).await.map(respond)
+    }
+
+    async fn judge(&self, mut call: Call) -> Result<Reply, Dropped> {
+        let traffic = self.world.traffic(self.cloud.name());
+        traffic.count(&call.method);
+        if !self.authorised(&call) {
+            return Ok(self.cloud.refuse(&Refusal::BadToken));
+        }
+        let verdict = self.world.faults().judge(self.cloud.name(), &call.method, &call.path);
+        if !verdict.delay.is_zero() {
+            tokio::time::sleep(verdict.delay).await;
+        }
+        call.effects = verdict.effects;
+        match verdict.outcome {
+            Outcome::Pass => {
+                let reply = self.handle(&call);
+                self.record(&call, None, Some(&reply), reply.ok());
+                Ok(reply)
+            }
+            Outcome::Refuse(refusal) => {
+                let mut reply = self.cloud.refuse(&refusal);
+                if let Some(wait) = refusal.retry_after() {
+                    reply = reply.header("retry-after", wait.to_string());
+                }
+                self.record(&call, Some("refused"), Some(&reply), false);
+                Ok(reply)
+            }
+            Outcome::DropBefore => {
+                self.record(&call, Some("drop-before"), None, false);
+                Err(Dropped)
+            }
+            Outcome::DropAfter => {
+                let reply = self.handle(&call);
+                self.record(&call, Some("drop-after"), None, reply.ok());
+                Err(Dropped)
+            }
+            Outcome::HoldBefore => {
+                self.record(&call, Some("hold-before"), None, false);
+                let _held = traffic.hold();
+                never().await;
+                Err(Dropped)
+            }
+            Outcome::HoldAfter => {
+                let reply = self.handle(&call);
+                self.record(&call, Some("hold-after"), None, reply.ok());
+                let _held = traffic.hold();
+                never().await;
+                Err(Dropped)
+            }
+        }
+    }
+
+    fn handle(&self, call: &Call) -> Reply {
+        let mut reply = match self.world.broken() {
+            None => self.cloud.handle(call),
+            Some(reason) => self.cloud.refuse(&Refusal::StateFile(reason.to_owned())),
+        };
+        // A change that is not in the state file must not be answered as if it were.
+        if let (true, Some(reason)) = (reply.ok(), self.world.broken()) {
+            reply = self.cloud.refuse(&Refusal::StateFile(reason.to_owned()));
+        }
+        let (cloud, method, path, status) = (self.cloud.name(), &call.method, &call.path, reply.status);
+        tracing::debug!(%cloud, %method, path, status, "call");
+        reply
+    }
+
+    fn record(&self, call: &Call, fault: Option<&'static str>, reply: Option<&Reply>, took_effect: bool) {
+        if call.mutating() {
+            let traffic = self.world.traffic(self.cloud.name());
+            let seen = (reply.map(|r| r.status), took_effect);
+            traffic.record(self.world.now(), &call.method, &call.path, fault, seen);
+        }
+    }
+
+    /// Any token will do unless one was asked for; the scheme is `bearer` in any case.
+    fn authorised(&self, call: &Call) -> bool {
+        let Some(wanted) = &self.token else { return true };
+        let given = call.headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+        given
+            .and_then(|text| text.split_once(' '))
+            .is_some_and(|(scheme, token)| scheme.eq_ignore_ascii_case("bearer") && token.trim() == wanted)
+    }
+}
+
+/// Held calls end when their client goes away or the sandbox stops: both drop this future.
+async fn never() -> Infallible {
+    std::future::pending().await
+}
+
+/// `Err(None)`: the client went away or never finished, so nobody is there to answer.
+async fn read(body: Incoming) -> Result<Bytes, Option<Refusal>> {
+    let collected = tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, MAX_BODY_BYTES).collect()).await;
+    match collected {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Some(Refusal::BodyTooLarge)),
+        Ok(Err(_)) | Err(_) => Err(None),
+    }
+}
+
+fn respond(reply: Reply) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(reply.body));
+    *response.status_mut() =
+        hyper::StatusCode::from_u16(reply.status).unwrap_or(hyper::StatusCode::INTERNAL_SERVER_ERROR);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(reply.content_type));
+    for (name, value) in reply.headers {
+        if let Ok(value) = HeaderValue::from_str(&value) {
+            headers.insert(HeaderName::from_static(name), value);
+        }
+    }
+    response
+}

@@ -1,0 +1,247 @@
+//! Every object of every simulated cloud, behind one short-held lock.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, OnceLock};
+
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use serde_json::{Value, json};
+
+use crate::clock::{Clock, SimTime, Speed};
+use crate::faults::Faults;
+use crate::http::CloudName;
+use crate::log::{Log, Opened};
+use crate::table::AnyTable;
+use crate::traffic::Traffic;
+use crate::{Config, Quota, SandboxError, civo, digitalocean};
+
+/// The objects, as seen at one moment.
+pub struct State {
+    pub now: SimTime,
+    pub dice: Dice,
+    pub quota: Quota,
+    pub civo: civo::Store,
+    pub digitalocean: digitalocean::Store,
+}
+
+impl State {
+    fn tables(&self) -> Vec<&dyn AnyTable> {
+        let mut tables = self.civo.tables();
+        tables.extend(self.digitalocean.tables());
+        tables
+    }
+
+    fn tables_mut(&mut self) -> Vec<&mut dyn AnyTable> {
+        let mut tables = self.civo.tables_mut();
+        tables.extend(self.digitalocean.tables_mut());
+        tables
+    }
+}
+
+/// How long things take: seeded, so that a run can be repeated.
+pub struct Dice {
+    rng: StdRng,
+    instant: bool,
+}
+
+impl Dice {
+    fn new(seed: u64, speed: Speed) -> Dice {
+        Dice { rng: StdRng::seed_from_u64(seed), instant: speed == Speed::Instant }
+    }
+
+    /// A time in that range of simulated seconds, in milliseconds; none at all in an instant world.
+    pub fn seconds(&mut self, from: u32, to: u32) -> i64 {
+        let ms = self.rng.random_range(i64::from(from) * 1000..=i64::from(to) * 1000);
+        if self.instant { 0 } else { ms }
+    }
+
+    /// Five characters from `a`–`z` and digits, as clouds put them behind generated names.
+    pub fn suffix(&mut self, len: usize) -> String {
+        const LETTERS: &[u8] = b"abcdefghijklmnopqrstuvwxyz0123456789";
+        (0..len).map(|_| char::from(LETTERS[self.rng.random_range(0..LETTERS.len())])).collect()
+    }
+
+    pub fn rng(&mut self) -> &mut StdRng {
+        &mut self.rng
+    }
+}
+
+/// A fresh random id. Never seeded: ids of a restarted sandbox must not meet those in its state file.
+pub fn new_id() -> String {
+    uuid::Uuid::new_v4().to_string()
+}
+
+struct Inner {
+    state: State,
+    log: Option<Log>,
+    buffer: Vec<u8>,
+}
+
+pub struct World {
+    clock: Clock,
+    inner: Mutex<Inner>,
+    broken: OnceLock<String>,
+    faults: Faults,
+    civo: Traffic,
+    digitalocean: Traffic,
+}
+
+impl World {
+    pub fn open(config: &Config) -> Result<World, SandboxError> {
+        let dice = Dice::new(config.seed, config.speed);
+        let (civo, digitalocean) = (civo::Store::default(), digitalocean::Store::default());
+        let mut state = State { now: SimTime(0), dice, quota: config.quota, civo, digitalocean };
+        let opened = match &config.state {
+            Some(path) => Some(Opened::open(Path::new(path), &mut state.tables_mut())?),
+            None => None,
+        };
+        let header = opened.as_ref().and_then(|o| o.header.as_ref());
+        let (fresh, anchor) = (header.is_none(), header.map(|h| h.clock));
+        let clock = Clock::start(config.speed, anchor);
+        state.now = clock.now();
+        if fresh {
+            state.civo.seed(state.now);
+            state.digitalocean.seed(state.now);
+        }
+        for table in state.tables_mut() {
+            table.settle();
+            table.sweep(clock.now());
+        }
+        let log = match opened {
+            Some(opened) => Some(opened.compact(clock.anchor(), &state.tables())?),
+            None => None,
+        };
+        Ok(World {
+            clock,
+            inner: Mutex::new(Inner { state, log, buffer: Vec::new() }),
+            broken: OnceLock::new(),
+            faults: Faults::new(config.fail.clone(), config.seed),
+            civo: Traffic::default(),
+            digitalocean: Traffic::default(),
+        })
+    }
+
+    /// Runs `work` on the objects as they are now. What it changed is in the state file before this returns.
+    pub fn with<R>(&self, work: impl FnOnce(&mut State) -> R) -> R {
+        let mut guard = self.lock();
+        let inner = &mut *guard;
+        inner.state.now = self.clock.now();
+        let now = inner.state.now;
+        inner.state.tables_mut().into_iter().for_each(|table| table.sweep(now));
+        let result = work(&mut inner.state);
+        self.save(inner);
+        result
+    }
+
+    fn save(&self, inner: &mut Inner) {
+        let Some(log) = &mut inner.log else {
+            return inner.state.tables_mut().into_iter().for_each(|table| table.settle());
+        };
+        let buffer = &mut inner.buffer;
+        buffer.clear();
+        let drained = inner.state.tables_mut().into_iter().try_for_each(|table| table.drain(buffer));
+        let saved = match drained {
+            Ok(()) if buffer.is_empty() => Ok(()),
+            Ok(()) => log.append(buffer).map_err(|e| e.chain()),
+            Err(e) => Err(e.to_string()),
+        };
+        if let Err(reason) = saved {
+            tracing::error!(reason, "the sandbox cannot write its state file; every call is refused from now on");
+            let _ = self.broken.set(reason);
+        }
+    }
+
+    /// Why the state file can no longer be trusted, if so: calls are then answered with an error.
+    pub fn broken(&self) -> Option<&str> {
+        self.broken.get().map(String::as_str)
+    }
+
+    pub fn now(&self) -> SimTime {
+        self.clock.now()
+    }
+
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    pub fn faults(&self) -> &Faults {
+        &self.faults
+    }
+
+    pub fn traffic(&self, cloud: CloudName) -> &Traffic {
+        match cloud {
+            CloudName::Civo => &self.civo,
+            CloudName::DigitalOcean => &self.digitalocean,
+        }
+    }
+
+    /// What a cluster of either cloud looks like from inside.
+    pub fn cluster_view(&self, id: &str) -> Option<ClusterView> {
+        self.with(|state| {
+            let now = state.now;
+            state.civo.cluster_view(id, now).or_else(|| state.digitalocean.cluster_view(id, now))
+        })
+    }
+
+    /// Every live object of a cloud, and how many were ever made and deleted.
+    pub fn ledger(&self, cloud: CloudName) -> Value {
+        self.with(|state| {
+            let tables = match cloud {
+                CloudName::Civo => state.civo.tables(),
+                CloudName::DigitalOcean => state.digitalocean.tables(),
+            };
+            let mut objects = Vec::new();
+            let mut totals = BTreeMap::new();
+            for table in tables {
+                let before = objects.len();
+                table.ledger(state.now, &mut objects);
+                let (created, deleted) = table.totals();
+                let live = objects.len() - before;
+                totals.insert(table.type_name(), json!({"created": created, "deleted": deleted, "live": live}));
+            }
+            json!({"cloud": cloud, "now": state.now.rfc3339(), "objects": objects, "totals": totals})
+        })
+    }
+
+    /// Lets go of the state file and its lock.
+    pub(crate) fn close(&self) {
+        self.lock().log = None;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+/// A cluster as its own Kubernetes API shows it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClusterView {
+    pub id: String,
+    pub name: String,
+    pub cloud: CloudName,
+    /// As `kubectl version` shows it, such as `v1.30.5+k3s1`.
+    pub kubernetes_version: String,
+    pub nodes: Vec<NodeView>,
+    /// Whether the control plane is there; until then connections get no answer worth having.
+    pub api_up: bool,
+    pub created: SimTime,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeView {
+    pub name: String,
+    pub ready: bool,
+    pub pool: String,
+    pub size: String,
+    pub labels: BTreeMap<String, String>,
+    pub taints: Vec<TaintView>,
+    pub created: SimTime,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaintView {
+    pub key: String,
+    pub value: String,
+    pub effect: String,
+}
