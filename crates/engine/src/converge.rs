@@ -1,0 +1,513 @@
+//! Carries a plan out: resources in the order of their references, in parallel where that order allows.
+
+use crate::diff::fill;
+use crate::graph::{Graph, Walk};
+use crate::handler::{Catalog, Trouble};
+use crate::observe::no_handler;
+use crate::plan::{Action, Planned, Request, ResourcePlan, Wanted, in_order, lower, outputs_of};
+use crate::progress::{Progress, Watcher};
+use crate::record::{RecordError, Recorder, Status};
+use crate::unit::{Lowered, Observed, Op, Props, Unit, UnitState};
+use crate::unit_loop::{Made, UnitRun};
+use berth_model::{Manifest, ResourceId};
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use secrecy::SecretString;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tokio::sync::Notify;
+
+/// How a plan is carried out.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Resources worked on at once.
+    pub parallelism: usize,
+    /// How long one resource may take; its annotation `berth.dev/timeout` goes before this.
+    pub timeout: Duration,
+    /// Wait until things are ready. Without, only what others need is waited for.
+    pub wait: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { parallelism: 64, timeout: Duration::from_secs(45 * 60), wait: true }
+    }
+}
+
+/// Asks a run to stop after the calls in flight.
+#[derive(Clone, Default)]
+pub struct Interrupt(Arc<(AtomicBool, Notify)>);
+
+impl Interrupt {
+    pub fn set(&self) {
+        self.0.0.store(true, Ordering::SeqCst);
+        self.0.1.notify_waiters();
+    }
+    pub fn is_set(&self) -> bool {
+        self.0.0.load(Ordering::SeqCst)
+    }
+}
+
+/// Why a unit or resource stopped short.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    Trouble(Trouble),
+    Interrupted,
+    Record(RecordError),
+}
+
+impl From<Trouble> for Stop {
+    fn from(trouble: Trouble) -> Self {
+        Stop::Trouble(trouble)
+    }
+}
+impl From<RecordError> for Stop {
+    fn from(error: RecordError) -> Self {
+        Stop::Record(error)
+    }
+}
+
+/// How a run ended.
+#[derive(Debug, Default)]
+pub struct Report {
+    pub done: Vec<ResourceId>,
+    /// Begun, and nobody waited for them.
+    pub pending: Vec<ResourceId>,
+    pub failed: Vec<(ResourceId, Trouble)>,
+    pub skipped: Vec<ResourceId>,
+    pub interrupted: bool,
+    /// The state could not be written: nothing more was done.
+    pub record: Option<RecordError>,
+}
+
+/// What all units of a run share.
+pub(crate) struct Shared<'a> {
+    pub recorder: &'a dyn Recorder,
+    pub watcher: &'a dyn Watcher,
+    interrupt: Interrupt,
+    options: &'a Options,
+    started: Instant,
+}
+
+impl Shared<'_> {
+    /// Checked before every call: an interrupted run makes none.
+    pub fn go_on(&self) -> Result<(), Stop> {
+        if self.interrupt.is_set() { Err(Stop::Interrupted) } else { Ok(()) }
+    }
+
+    pub async fn pause(&self, time: Duration) -> Result<(), Stop> {
+        let woken = self.interrupt.0.1.notified();
+        self.go_on()?;
+        tokio::select! {
+            () = tokio::time::sleep(time) => Ok(()),
+            () = woken => Err(Stop::Interrupted),
+        }
+    }
+
+    pub fn waited(&self, deadline: Instant) -> String {
+        let seconds = deadline.saturating_duration_since(self.started).as_secs();
+        if seconds >= 60 { format!("{}m{:02}s", seconds / 60, seconds % 60) } else { format!("{seconds}s") }
+    }
+}
+
+struct Run<'a> {
+    cx: Shared<'a>,
+    catalog: &'a dyn Catalog,
+    request: &'a Request,
+    wanted: HashMap<&'a ResourceId, &'a Wanted>,
+    /// Resources that others of this plan wait for.
+    needed: HashSet<&'a ResourceId>,
+    seen: Mutex<HashMap<String, Option<Observed>>>,
+    units: Mutex<HashMap<ResourceId, Vec<UnitState>>>,
+    outputs: Mutex<HashMap<ResourceId, Props>>,
+}
+
+/// Carries out what was planned.
+pub async fn converge(
+    catalog: &dyn Catalog,
+    recorder: &dyn Recorder,
+    watcher: &dyn Watcher,
+    interrupt: Interrupt,
+    options: &Options,
+    request: &Request,
+    planned: Planned,
+) -> Report {
+    let plans = &planned.plan.resources;
+    let cx = Shared { recorder, watcher, interrupt, options, started: Instant::now() };
+    let run = Run {
+        cx,
+        catalog,
+        request,
+        wanted: request.wanted.iter().map(|w| (&w.manifest.id, w)).collect(),
+        needed: plans.iter().flat_map(|p| &p.after).collect(),
+        seen: Mutex::new(planned.seen),
+        units: Mutex::new(request.known.units.clone()),
+        outputs: Mutex::new(HashMap::new()),
+    };
+
+    // Two steps for each resource: what must go first (2i), then what must come (2i + 1). What is made waits for what it
+    // refers to; what goes waits for those that refer to it.
+    let index: HashMap<&ResourceId, usize> = plans.iter().enumerate().map(|(i, p)| (&p.id, i)).collect();
+    let mut graph = Graph::new(plans.len() * 2);
+    for (i, plan) in plans.iter().enumerate() {
+        graph.edge(2 * i, 2 * i + 1);
+        for other in plan.after.iter().filter_map(|id| index.get(id)) {
+            if plan.action == Action::Delete {
+                graph.edge(2 * other, 2 * i);
+            } else {
+                graph.edge(2 * other + 1, 2 * i + 1);
+                graph.edge(2 * i, 2 * other);
+            }
+        }
+    }
+    for plan in plans {
+        if let Some(on) = plan.after.first().filter(|_| plan.action != Action::Unchanged) {
+            watcher.see(Progress::Waits { resource: plan.id.clone(), on: on.clone() });
+        }
+    }
+
+    let mut report = Report::default();
+    let mut walk = Walk::new(graph);
+    let mut begun: HashMap<usize, Instant> = HashMap::new();
+    let mut bad: HashMap<usize, String> = HashMap::new();
+    let mut running = FuturesUnordered::new();
+    loop {
+        while running.len() < options.parallelism.max(1) {
+            let Some(node) = walk.next() else { break };
+            let (i, making) = (node / 2, node % 2 == 1);
+            let plan = &plans[i];
+            if making && plan.action == Action::Delete || !making && !goes_first(plan) {
+                walk.done(node);
+                continue;
+            }
+            if !bad.contains_key(&i) && (making || plan.action == Action::Delete) {
+                let blocked = plan.after.iter().filter_map(|id| index.get(id)).find(|other| bad.contains_key(other));
+                if let Some(other) = blocked {
+                    bad.insert(i, plans[*other].id.to_string());
+                } else if run.cx.interrupt.is_set() || report.record.is_some() {
+                    bad.insert(i, "the run was stopped".into());
+                }
+                if let Some(because) = bad.get(&i) {
+                    watcher.see(Progress::Skipped { resource: plan.id.clone(), because: because.clone() });
+                    report.skipped.push(plan.id.clone());
+                }
+            }
+            if bad.contains_key(&i) {
+                walk.done(node);
+                continue;
+            }
+            let started = *begun.entry(i).or_insert_with(|| {
+                if plan.action != Action::Unchanged {
+                    let typical = plan.typical_seconds.map(Duration::from_secs);
+                    watcher.see(Progress::Started { resource: plan.id.clone(), verb: verb(plan.action), typical });
+                }
+                Instant::now()
+            });
+            let run = &run;
+            running.push(async move {
+                let result = if making { run.make(plan).await } else { run.unmake(plan).await };
+                (node, started, result)
+            });
+        }
+        let Some((node, started, result)) = running.next().await else { break };
+        let (i, making) = (node / 2, node % 2 == 1);
+        let id = &plans[i].id;
+        let last = making || plans[i].action == Action::Delete;
+        match result {
+            Ok(end) if last => {
+                if plans[i].action != Action::Unchanged {
+                    let summary = end.summary;
+                    watcher.see(Progress::Done { resource: id.clone(), summary, took: started.elapsed() });
+                }
+                if end.pending { report.pending.push(id.clone()) } else { report.done.push(id.clone()) }
+            }
+            Ok(_) => {}
+            Err(stop) => {
+                bad.insert(i, id.to_string());
+                match stop {
+                    Stop::Trouble(trouble) => {
+                        run.failed(id, &trouble).await;
+                        watcher.see(Progress::Failed { resource: id.clone(), trouble: trouble.clone() });
+                        report.failed.push((id.clone(), trouble));
+                    }
+                    Stop::Interrupted => {
+                        report.interrupted = true;
+                        watcher.see(Progress::Skipped { resource: id.clone(), because: "interrupted".into() });
+                        report.skipped.push(id.clone());
+                    }
+                    Stop::Record(error) => {
+                        watcher.see(Progress::Skipped { resource: id.clone(), because: error.to_string() });
+                        report.skipped.push(id.clone());
+                        report.record = Some(error);
+                    }
+                }
+            }
+        }
+        walk.done(node);
+    }
+    report.interrupted |= run.cx.interrupt.is_set() && !report.skipped.is_empty();
+    report
+}
+
+fn goes_first(plan: &ResourcePlan) -> bool {
+    plan.action == Action::Delete || plan.units.iter().any(|u| u.op == Some(Op::Replace) && u.delete_first)
+}
+
+fn verb(action: Action) -> &'static str {
+    match action {
+        Action::Unchanged => "checking",
+        Action::Create => "creating",
+        Action::Update => "updating",
+        Action::Replace => "replacing",
+        Action::Resume => "going on with",
+        Action::Delete => "deleting",
+    }
+}
+
+struct End {
+    summary: String,
+    pending: bool,
+}
+
+impl Run<'_> {
+    fn states(&self, id: &ResourceId) -> Vec<UnitState> {
+        let units = self.units.lock().unwrap_or_else(|e| e.into_inner());
+        let mut states = units.get(id).cloned().unwrap_or_default();
+        // Tokens grow with time: what was made first comes first.
+        states.sort_by(|a, b| a.token.cmp(&b.token));
+        states
+    }
+
+    fn put_states(&self, id: &ResourceId, states: Vec<UnitState>) {
+        self.units.lock().unwrap_or_else(|e| e.into_inner()).insert(id.clone(), states);
+    }
+
+    fn target(&self, id: &ResourceId) -> Option<(Arc<Manifest>, Props)> {
+        let made = self.outputs.lock().unwrap_or_else(|e| e.into_inner()).get(id).cloned();
+        match (self.wanted.get(id), self.request.known.resources.get(id)) {
+            (Some(wanted), known) => {
+                let outputs = made.or_else(|| known.map(|k| k.outputs.clone())).unwrap_or_default();
+                Some((wanted.manifest.clone(), outputs))
+            }
+            (None, Some(known)) => Some((known.manifest.clone(), known.outputs.clone())),
+            (None, None) => None,
+        }
+    }
+
+    fn deadline(&self, manifest: Option<&Manifest>) -> Instant {
+        let own = manifest.and_then(|m| m.timeout());
+        Instant::now() + own.unwrap_or(self.cx.options.timeout)
+    }
+
+    /// What must go before anything new comes: a whole resource, or the units that are replaced old first.
+    async fn unmake(&self, plan: &ResourcePlan) -> Result<End, Stop> {
+        let whole = plan.action == Action::Delete;
+        let known = self.request.known.resources.get(&plan.id).map(|k| &*k.manifest);
+        let deadline = self.deadline(known);
+        let mut states = self.states(&plan.id);
+        let going: HashSet<&str> = plan.units.iter().filter(|u| u.op == Some(Op::Replace) && u.delete_first).map(|u| u.key.as_str()).collect();
+        if whole {
+            let status = Status { state: "Deleting".into(), ..Status::default() };
+            self.cx.recorder.status(&plan.id, status).await?;
+        }
+        let mut kept = Vec::new();
+        while let Some(state) = states.pop() {
+            if !whole && !going.contains(state.key.as_str()) {
+                kept.push(state);
+                continue;
+            }
+            self.delete_unit(plan, state, false, deadline).await?;
+        }
+        if whole {
+            self.cx.recorder.forget_resource(&plan.id).await?;
+        }
+        self.put_states(&plan.id, kept);
+        Ok(End { summary: "deleted".into(), pending: false })
+    }
+
+    async fn delete_unit(&self, plan: &ResourcePlan, state: UnitState, drain: bool, deadline: Instant) -> Result<(), Stop> {
+        let provider = self.catalog.provider(&state.account).await?;
+        let handler = provider.handler(&state.unit_type).ok_or_else(|| no_handler(&state.unit_type))?;
+        let unit = Unit::new(&state.key, &state.unit_type, &state.scope, state.props.clone());
+        let run = UnitRun {
+            cx: &self.cx,
+            resource: &plan.id,
+            unit: &unit,
+            account: &state.account,
+            provider: &*provider,
+            handler,
+            planned: None,
+            deadline,
+            wait: true,
+        };
+        run.delete(state.clone(), drain).await
+    }
+
+    async fn make(&self, plan: &ResourcePlan) -> Result<End, Stop> {
+        let Some(wanted) = self.wanted.get(&plan.id).copied() else {
+            return Err(Trouble::refused(format!("{} is planned and not declared", plan.id)).into());
+        };
+        let lowered = lower(self.catalog, wanted, &self.request.label_prefix, &|id| self.target(id))?;
+        let known = self.request.known.resources.get(&plan.id);
+        if plan.action == Action::Unchanged && known.is_some_and(|k| k.settled) {
+            let outputs = known.map(|k| k.outputs.clone()).unwrap_or_default();
+            self.outputs.lock().unwrap_or_else(|e| e.into_inner()).insert(plan.id.clone(), outputs);
+            return Ok(End { summary: String::new(), pending: false });
+        }
+        let deadline = self.deadline(Some(&wanted.manifest));
+        let made = self.units_of(plan, wanted, &lowered, deadline).await?;
+
+        let keys: HashSet<&str> = lowered.units.iter().map(|u| u.key.as_str()).collect();
+        let mut left = self.states(&plan.id);
+        left.retain(|state| !keys.contains(state.key.as_str()));
+        while let Some(state) = left.pop() {
+            if !plan.units.iter().any(|u| u.key == state.key && u.op == Some(Op::Delete)) {
+                return Err(Trouble::refused(format!("{} of {} is no longer declared, and the plan did not say so", state.key, plan.id)).into());
+            }
+            self.delete_unit(plan, state, true, deadline).await?;
+        }
+
+        let pending = made.values().any(|m| m.pending);
+        self.record(plan, &lowered, &made, pending).await?;
+        self.put_states(&plan.id, made.values().map(|m| m.state.clone()).collect());
+        Ok(End { summary: summary(&lowered, &made), pending })
+    }
+
+    /// All units, each as soon as those it depends on are there.
+    async fn units_of(&self, plan: &ResourcePlan, wanted: &Wanted, lowered: &Lowered, deadline: Instant) -> Result<HashMap<String, Made>, Stop> {
+        let mut made: HashMap<String, Made> = HashMap::new();
+        if lowered.units.is_empty() {
+            return Ok(made);
+        }
+        let provider = self.catalog.provider(&wanted.account).await?;
+        let order = in_order(&lowered.units);
+        let index: HashMap<&str, usize> = order.iter().enumerate().map(|(i, u)| (u.key.as_str(), i)).collect();
+        let mut graph = Graph::new(order.len());
+        for (after, unit) in order.iter().enumerate() {
+            unit.depends_on.iter().filter_map(|key| index.get(key.as_str())).for_each(|before| graph.edge(*before, after));
+        }
+        let states = self.states(&plan.id);
+        let mut walk = Walk::new(graph);
+        let mut running = FuturesUnordered::new();
+        let mut failed: Option<Stop> = None;
+        loop {
+            while failed.is_none() {
+                let Some(i) = walk.next() else { break };
+                let unit = order[i];
+                let handler = provider.handler(&unit.unit_type).ok_or_else(|| no_handler(&unit.unit_type))?;
+                let props = fill(&unit.props, &|key, name| made.get(key).and_then(|m: &Made| m.state.outputs.get(name)).cloned());
+                let state = states.iter().find(|s| s.key == unit.key && !s.deposed).cloned();
+                let deposed: Vec<UnitState> = states.iter().filter(|s| s.key == unit.key && s.deposed).cloned().collect();
+                let hint = state.as_ref().and_then(|s| self.seen.lock().unwrap_or_else(|e| e.into_inner()).remove(&s.token));
+                let others_wait = self.needed.contains(&plan.id) || order.iter().any(|u| u.depends_on.contains(&unit.key));
+                let provider = &*provider;
+                running.push(async move {
+                    let run = UnitRun {
+                        cx: &self.cx,
+                        resource: &plan.id,
+                        unit,
+                        account: &wanted.account,
+                        provider,
+                        handler,
+                        planned: plan.units.iter().find(|u| u.key == unit.key && u.op != Some(Op::Delete)),
+                        deadline,
+                        wait: self.cx.options.wait || others_wait,
+                    };
+                    (i, run.make(props, state, deposed, hint).await)
+                });
+            }
+            let Some((i, result)) = running.next().await else { break };
+            match result {
+                Ok(unit) => {
+                    made.insert(order[i].key.clone(), unit);
+                    walk.done(i);
+                }
+                Err(stop) => failed = failed.or(Some(stop)),
+            }
+        }
+        failed.map_or(Ok(made), Err)
+    }
+
+    /// Status and outputs, from what the units became.
+    async fn record(&self, plan: &ResourcePlan, lowered: &Lowered, made: &HashMap<String, Made>, pending: bool) -> Result<(), Stop> {
+        let by_unit: HashMap<String, Props> = made.iter().map(|(key, m)| (key.clone(), m.state.outputs.clone())).collect();
+        let mut secrets: BTreeMap<String, SecretString> = BTreeMap::new();
+        for (name, from) in &lowered.outputs {
+            if let Some(secret) = made.get(&from.unit).and_then(|m| m.state.secrets.get(&from.output)) {
+                secrets.insert(name.clone(), secret.clone());
+            }
+        }
+        let mut outputs = outputs_of(lowered, &by_unit);
+        outputs.retain(|name, value| !secrets.contains_key(name) && !crate::diff::is_unknown(value));
+        self.outputs.lock().unwrap_or_else(|e| e.into_inner()).insert(plan.id.clone(), outputs.clone());
+        let status = Status {
+            state: if pending { "Pending" } else { "Ready" }.into(),
+            message: String::new(),
+            outputs,
+            secrets,
+            facts: facts(made),
+            observed_generation: 0,
+        };
+        self.cx.recorder.status(&plan.id, status).await?;
+        Ok(())
+    }
+
+    async fn failed(&self, id: &ResourceId, trouble: &Trouble) {
+        let status = Status { state: "Failed".into(), message: trouble.message.clone(), ..Status::default() };
+        // The run's own report carries the trouble; a state that cannot be written shows up in the next write.
+        if let Err(error) = self.cx.recorder.status(id, status).await {
+            tracing::warn!(resource = %id, %error, "could not record the failure");
+        }
+    }
+}
+
+/// What tables show: version, nodes, gate.
+fn facts(made: &HashMap<String, Made>) -> Props {
+    let mut facts = Props::new();
+    for key in ["cluster", "pool", "network", "firewall"] {
+        let Some(unit) = made.get(key) else { continue };
+        if let Some(gate) = &unit.gate {
+            facts.entry("gate").or_insert_with(|| gate.clone().into());
+        }
+        let Some(observed) = &unit.observed else { continue };
+        for (fact, names) in [
+            ("version", &["kubernetes_version"][..]),
+            ("nodes", &["nodes", "node_count", "default_node_pool.node_count"][..]),
+            ("region", &["region"][..]),
+        ] {
+            let value = names.iter().find_map(|n| observed.outputs.get(*n).or_else(|| observed.props.get(*n)));
+            if let Some(value) = value {
+                facts.entry(fact).or_insert_with(|| value.clone());
+            }
+        }
+    }
+    facts
+}
+
+/// One short phrase on what is there now.
+fn summary(lowered: &Lowered, made: &HashMap<String, Made>) -> String {
+    let facts = facts(made);
+    let text = |name: &str| facts.get(name).map(|v| v.as_str().map_or_else(|| v.to_string(), str::to_owned));
+    let mut parts = Vec::new();
+    if let Some(version) = text("version") {
+        parts.push(version);
+    }
+    if let Some(nodes) = text("nodes") {
+        parts.push(if nodes == "1" { "1 node".into() } else { format!("{nodes} nodes") });
+    }
+    for key in ["network", "firewall"] {
+        let Some(observed) = made.get(key).and_then(|m| m.observed.as_ref()) else { continue };
+        if let Some(range) = observed.outputs.get("cidr_block").or_else(|| observed.props.get("ip_range_cidr")).and_then(|v| v.as_str()) {
+            parts.push(format!("network {range}"));
+        }
+        if let Some(rules) = observed.props.get("rules").and_then(|v| v.as_array()) {
+            parts.push(if rules.len() == 1 { "1 rule".into() } else { format!("{} rules", rules.len()) });
+        }
+    }
+    if parts.is_empty() && !lowered.units.is_empty() {
+        parts.push("ready".into());
+    }
+    parts.join(", ")
+}

@@ -1,0 +1,77 @@
+//! What was applied against what clouds now show. Reads by lists; changes nothing.
+
+use crate::diff::{FieldChange, diff};
+use crate::handler::{Catalog, Trouble};
+use crate::observe::observe;
+use crate::plan::Known;
+use crate::unit::{Observed, UnitState};
+use berth_model::ResourceId;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// What was found of one resource.
+#[derive(Debug, Default, Serialize)]
+pub struct Drift {
+    pub gone: Vec<GoneUnit>,
+    pub changed: Vec<ChangedUnit>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct GoneUnit {
+    pub key: String,
+    pub unit_type: String,
+    pub id: String,
+}
+
+#[derive(Debug, Serialize)]
+pub struct ChangedUnit {
+    pub key: String,
+    pub unit_type: String,
+    /// `from` is what was found, `to` what is declared.
+    pub changes: Vec<FieldChange>,
+}
+
+pub struct Drifted {
+    pub checked: usize,
+    pub drifted: BTreeMap<ResourceId, Drift>,
+    pub troubles: Vec<(ResourceId, Trouble)>,
+    /// What was seen, for `refresh`.
+    pub seen: Vec<(UnitState, Option<Observed>)>,
+}
+
+/// Checks the units of the given resources. `keep` keeps what was seen.
+pub async fn drift(catalog: &dyn Catalog, known: &Known, resources: &[ResourceId], keep: bool) -> Drifted {
+    let units: Vec<&UnitState> =
+        resources.iter().flat_map(|id| known.units.get(id).map(Vec::as_slice).unwrap_or_default()).filter(|u| u.id.is_some() && !u.deposed).collect();
+    let mut result = Drifted { checked: resources.len(), drifted: BTreeMap::new(), troubles: Vec::new(), seen: Vec::new() };
+    for (unit, seen) in units.iter().zip(observe(catalog, &units).await) {
+        let observed = match seen {
+            Ok(observed) => observed,
+            Err(trouble) => {
+                if result.troubles.last().is_none_or(|(id, _)| *id != unit.resource) {
+                    result.troubles.push((unit.resource.clone(), trouble));
+                }
+                continue;
+            }
+        };
+        match &observed {
+            None => {
+                let gone = GoneUnit { key: unit.key.clone(), unit_type: unit.unit_type.clone(), id: unit.id.clone().unwrap_or_default() };
+                result.drifted.entry(unit.resource.clone()).or_default().gone.push(gone);
+            }
+            Some(observed) => {
+                let Ok(provider) = catalog.provider(&unit.account).await else { continue };
+                let Some(handler) = provider.handler(&unit.unit_type) else { continue };
+                let changes = diff(handler, &unit.props, observed);
+                if !changes.is_empty() {
+                    let changed = ChangedUnit { key: unit.key.clone(), unit_type: unit.unit_type.clone(), changes };
+                    result.drifted.entry(unit.resource.clone()).or_default().changed.push(changed);
+                }
+            }
+        }
+        if keep {
+            result.seen.push(((*unit).clone(), observed));
+        }
+    }
+    result
+}

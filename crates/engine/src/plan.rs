@@ -1,0 +1,514 @@
+//! What would change, and why. Reads clouds, changes nothing.
+
+use crate::diff::{FieldChange, Takes, diff, fill, is_unknown, op_for};
+use crate::graph::Graph;
+use crate::handler::{Catalog, Class, Handler, LowerInput, Provider, Target, Trouble};
+use crate::observe::{no_handler, observe};
+use crate::unit::{Lowered, Observed, Op, Props, Unit, UnitState};
+use berth_model::{Manifest, ResourceId, UNKNOWN};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// New units of one type up to this many are each looked up by name before anything is made, so that a taken name is
+/// known from the plan; for more, the cloud's own refusal of the create has to do.
+const NAMES_LOOKED_UP: usize = 20;
+
+/// A resource that should be as its manifest says.
+#[derive(Clone)]
+pub struct Wanted {
+    pub manifest: Arc<Manifest>,
+    /// Account that its units live in.
+    pub account: String,
+    pub default_region: Option<String>,
+}
+
+/// What the state holds of a resource.
+#[derive(Clone)]
+pub struct KnownResource {
+    pub manifest: Arc<Manifest>,
+    pub outputs: Props,
+    /// Its status says Ready for the generation that is stored.
+    pub settled: bool,
+}
+
+/// What the state holds.
+#[derive(Clone, Default)]
+pub struct Known {
+    pub resources: HashMap<ResourceId, KnownResource>,
+    pub units: HashMap<ResourceId, Vec<UnitState>>,
+}
+
+/// What is asked for.
+pub struct Request {
+    pub wanted: Vec<Wanted>,
+    /// Resources to delete.
+    pub unwanted: Vec<ResourceId>,
+    pub known: Known,
+    pub label_prefix: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// In the order of references; deletions last, in the opposite order.
+    pub resources: Vec<ResourcePlan>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ResourcePlan {
+    pub id: ResourceId,
+    pub action: Action,
+    pub units: Vec<UnitPlan>,
+    /// Resources of this plan that must be done first (for deletions: that must be gone first).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<ResourceId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub typical_seconds: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    Unchanged,
+    Create,
+    Update,
+    Replace,
+    /// An interrupted run made it; it is taken up again.
+    Resume,
+    Delete,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct UnitPlan {
+    pub key: String,
+    pub unit_type: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub at: String,
+    pub op: Option<Op>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<FieldChange>,
+    /// For people: why, where the changes do not say it (`deleted outside`, `no longer declared`).
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub why: String,
+    /// The old object goes before the new one comes.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub delete_first: bool,
+    /// What goes holds data of the user's.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub loses_data: bool,
+}
+
+impl UnitPlan {
+    /// Whether carrying it out takes away something that is there: needs to be allowed.
+    pub fn is_destructive(&self) -> bool {
+        matches!(self.op, Some(Op::Replace | Op::Delete)) || self.changes.iter().any(|c| c.takes == Takes::Roll)
+    }
+}
+
+impl Plan {
+    pub fn is_empty(&self) -> bool {
+        self.resources.iter().all(|r| r.action == Action::Unchanged)
+    }
+    pub fn count(&self, action: Action) -> usize {
+        self.resources.iter().filter(|r| r.action == action).count()
+    }
+}
+
+/// A plan and what was seen while making it.
+pub struct Planned {
+    pub plan: Plan,
+    /// What stands in the way, by resource. A plan with troubles is not to be carried out.
+    pub troubles: Vec<(ResourceId, Trouble)>,
+    /// What each object looked like, by its token.
+    pub seen: HashMap<String, Option<Observed>>,
+}
+
+pub async fn plan(catalog: &dyn Catalog, request: &Request) -> Planned {
+    let wanted_ids: HashMap<&ResourceId, usize> =
+        request.wanted.iter().enumerate().map(|(i, w)| (&w.manifest.id, i)).collect();
+
+    let states: Vec<&UnitState> = request
+        .wanted
+        .iter()
+        .map(|w| &w.manifest.id)
+        .chain(&request.unwanted)
+        .flat_map(|id| request.known.units.get(id).map(Vec::as_slice).unwrap_or_default())
+        .collect();
+    let mut troubles = Vec::new();
+    let mut seen = HashMap::with_capacity(states.len());
+    let mut blind: HashSet<&ResourceId> = HashSet::new();
+    for (state, result) in states.iter().zip(observe(catalog, &states).await) {
+        match result {
+            Ok(observed) => {
+                seen.insert(state.token.clone(), observed);
+            }
+            Err(trouble) => {
+                if blind.insert(&state.resource) {
+                    troubles.push((state.resource.clone(), trouble));
+                }
+            }
+        }
+    }
+
+    let mut graph = Graph::new(request.wanted.len());
+    for (index, wanted) in request.wanted.iter().enumerate() {
+        for reference in wanted.manifest.refs() {
+            if let Some(parent) = wanted_ids.get(&reference.to) {
+                graph.edge(*parent, index);
+            }
+        }
+    }
+    let order = match graph.order() {
+        Ok(order) => order,
+        Err(circle) => {
+            let names: Vec<String> = circle.iter().map(|i| request.wanted[*i].manifest.id.to_string()).collect();
+            let trouble = Trouble::refused(format!("these refer to each other in a circle: {}", names.join(", ")));
+            troubles.push((request.wanted[circle[0]].manifest.id.clone(), trouble));
+            return Planned { plan: Plan::default(), troubles, seen };
+        }
+    };
+
+    let mut planner = Planner { catalog, request, wanted_ids: &wanted_ids, seen: &seen, outputs: HashMap::new(), lookups: HashMap::new() };
+    let mut resources = Vec::with_capacity(request.wanted.len() + request.unwanted.len());
+    for index in order {
+        let wanted = &request.wanted[index];
+        if blind.contains(&wanted.manifest.id) {
+            continue;
+        }
+        match planner.resource(wanted).await {
+            Ok(plan) => resources.push(plan),
+            Err(trouble) => troubles.push((wanted.manifest.id.clone(), trouble)),
+        }
+    }
+    resources.extend(deletions(catalog, request, &seen).await);
+    Planned { plan: Plan { resources }, troubles, seen }
+}
+
+struct Planner<'a> {
+    catalog: &'a dyn Catalog,
+    request: &'a Request,
+    wanted_ids: &'a HashMap<&'a ResourceId, usize>,
+    seen: &'a HashMap<String, Option<Observed>>,
+    /// Outputs of the resources planned so far; unknown ones are marked.
+    outputs: HashMap<ResourceId, Props>,
+    /// How many names of each unit type were looked up.
+    lookups: HashMap<String, usize>,
+}
+
+impl Planner<'_> {
+    async fn resource(&mut self, wanted: &Wanted) -> Result<ResourcePlan, Trouble> {
+        let id = &wanted.manifest.id;
+        let lowered = lower(self.catalog, wanted, &self.request.label_prefix, &|target| self.target(target))?;
+        let states = self.request.known.units.get(id).map(Vec::as_slice).unwrap_or_default();
+        let live: HashMap<&str, &UnitState> =
+            states.iter().filter(|s| !s.deposed).map(|s| (s.key.as_str(), s)).collect();
+
+        let mut made: HashMap<String, Props> = HashMap::new();
+        let mut units = Vec::new();
+        let mut depth: HashMap<String, u64> = HashMap::new();
+        let mut typical = 0;
+        let provider = match lowered.units.is_empty() && states.is_empty() {
+            true => None,
+            false => Some(self.catalog.provider(&wanted.account).await?),
+        };
+        for unit in in_order(&lowered.units) {
+            let Some(provider) = provider.as_deref() else { break };
+            let handler = provider.handler(&unit.unit_type).ok_or_else(|| no_handler(&unit.unit_type))?;
+            let props = fill(&unit.props, &|key, name| made.get(key).and_then(|outputs| outputs.get(name)).cloned());
+            let state = live.get(unit.key.as_str()).copied();
+            if let Some(state) = state.filter(|s| s.account != wanted.account) {
+                return Err(Trouble::refused(format!("the account cannot change from {} to {}", state.account, wanted.account))
+                    .help("delete the resource and apply it again, or put the account back"));
+            }
+            let observed = state.and_then(|s| self.seen.get(&s.token)).and_then(Option::as_ref);
+            let (planned, outputs) = self.unit(handler, unit, props, state, observed, id).await?;
+            if let Some(op) = planned.op {
+                let own = handler.typical(op, &unit.props).map_or(0, |d| d.as_secs());
+                let before = unit.depends_on.iter().filter_map(|key| depth.get(key)).max().copied().unwrap_or(0);
+                depth.insert(unit.key.clone(), before + own);
+                typical = typical.max(before + own);
+            }
+            made.insert(unit.key.clone(), outputs);
+            units.push(planned);
+        }
+        let keys: HashSet<&str> = lowered.units.iter().map(|u| u.key.as_str()).collect();
+        for state in states.iter().filter(|s| s.deposed || !keys.contains(s.key.as_str())) {
+            let why = if state.deposed { "already replaced by a new one" } else { "no longer declared" };
+            let handler = provider.as_deref().and_then(|p| p.handler(&state.unit_type));
+            units.push(gone(state, handler, self.seen.get(&state.token).is_none_or(Option::is_some), why));
+        }
+
+        self.outputs.insert(id.clone(), outputs_of(&lowered, &made));
+        let is_new = !self.request.known.resources.contains_key(id);
+        let action = action_of(&units, is_new);
+        let mut after: Vec<ResourceId> = wanted.manifest.refs().into_iter().map(|r| r.to).collect();
+        after.retain(|parent| self.wanted_ids.contains_key(parent));
+        after.sort();
+        after.dedup();
+        Ok(ResourcePlan { id: id.clone(), action, units, after, typical_seconds: (typical > 0).then_some(typical) })
+    }
+
+    async fn unit(
+        &mut self,
+        handler: &dyn Handler,
+        unit: &Unit,
+        props: Props,
+        state: Option<&UnitState>,
+        observed: Option<&Observed>,
+        resource: &ResourceId,
+    ) -> Result<(UnitPlan, Props), Trouble> {
+        let mut planned = UnitPlan {
+            key: unit.key.clone(),
+            unit_type: unit.unit_type.clone(),
+            at: unit.at.clone(),
+            op: None,
+            changes: Vec::new(),
+            why: String::new(),
+            delete_first: false,
+            loses_data: false,
+        };
+        let Some(observed) = observed else {
+            let props = handler.check(props, None).await?;
+            planned.op = Some(Op::Create);
+            planned.changes = created(&props);
+            match state {
+                Some(state) if state.id.is_some() => planned.why = "gone: deleted outside".into(),
+                Some(_) => planned.why = "begun by an earlier run, and not found in the cloud".into(),
+                None => self.name_is_free(handler, unit, &props, resource).await?,
+            }
+            return Ok((planned, Props::new()));
+        };
+
+        let mut changes = diff(handler, &props, observed);
+        if !changes.is_empty() {
+            for change in &changes {
+                if let Some(why) = handler.refuse_change(&change.field, &change.from, &change.to) {
+                    return Err(Trouble::refused(why));
+                }
+            }
+            let checked = handler.check(props, Some(observed)).await?;
+            changes = diff(handler, &checked, observed);
+        }
+        planned.op = op_for(&changes);
+        if planned.op == Some(Op::Replace) {
+            // What is forced by something that is itself replaced cannot come first: its place is not there yet.
+            let dragged = changes.iter().any(|c| c.takes == Takes::Replace && is_unknown(&c.to));
+            planned.delete_first = dragged || !handler.create_first();
+            planned.loses_data = handler.holds_data();
+        }
+        if planned.op.is_none() && state.is_some_and(|s| s.id.is_none() || !s.ready) {
+            planned.op = Some(Op::Adopt);
+            planned.why = "begun by an earlier run, found in the cloud".into();
+        }
+        planned.changes = changes;
+        let mut outputs = Props::new();
+        if planned.op != Some(Op::Replace) {
+            outputs = observed.outputs.clone();
+            outputs.insert("id".into(), Value::String(observed.id.clone()));
+            // Some outputs are the state's own (first seen at): what the cloud shows goes before what was remembered.
+            for (name, value) in state.map(|s| &s.outputs).into_iter().flatten() {
+                outputs.entry(name.clone()).or_insert_with(|| value.clone());
+            }
+        }
+        Ok((planned, outputs))
+    }
+
+    async fn name_is_free(
+        &mut self,
+        handler: &dyn Handler,
+        unit: &Unit,
+        props: &Props,
+        resource: &ResourceId,
+    ) -> Result<(), Trouble> {
+        let count = self.lookups.entry(unit.unit_type.clone()).or_default();
+        if *count >= NAMES_LOOKED_UP || props.values().any(is_unknown) {
+            return Ok(());
+        }
+        *count += 1;
+        match handler.find(props, None).await? {
+            Some(other) => Err(taken(unit, resource, props, &other.id)),
+            None => Ok(()),
+        }
+    }
+
+    /// A resource that a reference points at, as it will be.
+    fn target(&self, id: &ResourceId) -> Option<(Arc<Manifest>, Props)> {
+        let known = self.request.known.resources.get(id);
+        match self.wanted_ids.get(id) {
+            Some(index) => {
+                let outputs = self.outputs.get(id).cloned().unwrap_or_default();
+                Some((self.request.wanted[*index].manifest.clone(), outputs))
+            }
+            None => known.map(|k| (k.manifest.clone(), k.outputs.clone())),
+        }
+    }
+}
+
+/// Says that a name is taken, and how to go on.
+pub(crate) fn taken(unit: &Unit, resource: &ResourceId, props: &Props, other: &str) -> Trouble {
+    let name = ["cluster_name", "network_name", "name", "node_pool_name"].iter().find_map(|n| props.get(*n)).and_then(Value::as_str);
+    let what = unit.unit_type.split('.').next_back().unwrap_or("object");
+    let cloud = cloud_name(&unit.unit_type);
+    let place = if unit.scope.is_empty() { String::new() } else { format!(" in {}", unit.scope) };
+    let mut trouble = Trouble::new(
+        Class::Taken { id: Some(other.to_owned()).filter(|id| !id.is_empty()) },
+        format!("{cloud} already has a {what} named `{}`{place}, not managed by Berth", name.unwrap_or(&unit.key)),
+    );
+    if !other.is_empty() {
+        trouble = trouble.help(format!("to adopt it:   berth import {resource} {other}"));
+    }
+    trouble.help("to make another, change its name in the manifest")
+}
+
+fn cloud_name(unit_type: &str) -> &'static str {
+    match unit_type.split('.').next() {
+        Some("civo") => "Civo",
+        Some("digitalocean") => "DigitalOcean",
+        _ => "the cloud",
+    }
+}
+
+/// Lowers a resource with its references resolved by `target`.
+pub(crate) fn lower(
+    catalog: &dyn Catalog,
+    wanted: &Wanted,
+    label_prefix: &str,
+    target: &dyn Fn(&ResourceId) -> Option<(Arc<Manifest>, Props)>,
+) -> Result<Lowered, Trouble> {
+    let manifest = &*wanted.manifest;
+    let mut targets = BTreeMap::new();
+    let mut values: HashMap<(String, String), String> = HashMap::new();
+    for reference in manifest.refs() {
+        let (other, outputs) = target(&reference.to).ok_or_else(|| {
+            Trouble::refused(format!("{} refers to {}, which is not here and not applied", manifest.id, reference.to))
+        })?;
+        let value = match reference.field_path.strip_prefix("status.outputs.") {
+            Some(name) => match outputs.get(name) {
+                Some(Value::String(text)) => text.clone(),
+                Some(other) => other.to_string(),
+                None => format!("{UNKNOWN}{}.{}", reference.to, reference.field_path),
+            },
+            None => other.field_value(&reference.field_path).ok_or_else(|| {
+                Trouble::refused(format!("{} has no value at {}", reference.to, reference.field_path))
+                    .help(format!("{} refers to it in spec.{}", manifest.id, reference.field))
+            })?,
+        };
+        values.insert((reference.field.clone(), reference.to.to_string()), value);
+        let spec = other.to_json().get("spec").cloned().unwrap_or_default();
+        targets.insert(reference.field.clone(), Target { id: reference.to.clone(), spec, outputs });
+    }
+    let spec = manifest.resolve(&|reference| {
+        values.get(&(reference.field.clone(), reference.to.to_string())).cloned().unwrap_or_default()
+    });
+    catalog.lower(&LowerInput {
+        id: &manifest.id,
+        metadata: &manifest.metadata,
+        spec: &spec,
+        targets: &targets,
+        default_region: wanted.default_region.as_deref(),
+        label_prefix,
+    })
+}
+
+/// The resource's outputs, from its units'. What is not there yet is marked.
+pub(crate) fn outputs_of(lowered: &Lowered, made: &HashMap<String, Props>) -> Props {
+    let mut outputs = Props::new();
+    for (name, from) in &lowered.outputs {
+        match made.get(&from.unit).and_then(|o| o.get(&from.output)) {
+            Some(value) => outputs.insert(name.clone(), value.clone()),
+            None => outputs.insert(name.clone(), Value::String(format!("{UNKNOWN}{name}"))),
+        };
+    }
+    outputs
+}
+
+/// Units with those they depend on first.
+pub(crate) fn in_order(units: &[Unit]) -> Vec<&Unit> {
+    let index: HashMap<&str, usize> = units.iter().enumerate().map(|(i, u)| (u.key.as_str(), i)).collect();
+    let mut graph = Graph::new(units.len());
+    for (after, unit) in units.iter().enumerate() {
+        for key in &unit.depends_on {
+            if let Some(before) = index.get(key.as_str()) {
+                graph.edge(*before, after);
+            }
+        }
+    }
+    // Lowering is ours: a circle would be a mistake of Berth's, and the order as written is then as good as any.
+    let order = graph.order().unwrap_or_else(|_| (0..units.len()).collect());
+    order.into_iter().map(|i| &units[i]).collect()
+}
+
+fn created(props: &Props) -> Vec<FieldChange> {
+    props
+        .iter()
+        .filter(|(_, value)| !value.is_null())
+        .map(|(field, value)| FieldChange { field: field.clone(), from: Value::Null, to: value.clone(), takes: Takes::InPlace })
+        .collect()
+}
+
+fn gone(state: &UnitState, handler: Option<&dyn Handler>, exists: bool, why: &str) -> UnitPlan {
+    UnitPlan {
+        key: state.key.clone(),
+        unit_type: state.unit_type.clone(),
+        at: String::new(),
+        op: Some(Op::Delete),
+        changes: Vec::new(),
+        why: why.into(),
+        delete_first: false,
+        loses_data: exists && handler.is_some_and(|h| h.holds_data()),
+    }
+}
+
+fn action_of(units: &[UnitPlan], is_new: bool) -> Action {
+    let any = |op| units.iter().any(|u| u.op == Some(op));
+    let all_new = units.iter().all(|u| u.op == Some(Op::Create));
+    if any(Op::Replace) {
+        Action::Replace
+    } else if is_new && all_new || !units.is_empty() && all_new {
+        Action::Create
+    } else if any(Op::Update) || any(Op::Create) || any(Op::Delete) {
+        Action::Update
+    } else if any(Op::Adopt) {
+        Action::Resume
+    } else {
+        Action::Unchanged
+    }
+}
+
+/// Deletions, with what refers to a resource going before it.
+async fn deletions(catalog: &dyn Catalog, request: &Request, seen: &HashMap<String, Option<Observed>>) -> Vec<ResourcePlan> {
+    let index: HashMap<&ResourceId, usize> = request.unwanted.iter().enumerate().map(|(i, id)| (id, i)).collect();
+    let mut graph = Graph::new(request.unwanted.len());
+    let mut after: Vec<Vec<ResourceId>> = vec![Vec::new(); request.unwanted.len()];
+    for (child, id) in request.unwanted.iter().enumerate() {
+        let Some(known) = request.known.resources.get(id) else { continue };
+        for reference in known.manifest.refs() {
+            if let Some(parent) = index.get(&reference.to) {
+                graph.edge(child, *parent);
+                if after[*parent].last() != Some(id) {
+                    after[*parent].push(id.clone());
+                }
+            }
+        }
+    }
+    let order = graph.order().unwrap_or_else(|_| (0..request.unwanted.len()).collect());
+    let mut plans = Vec::with_capacity(order.len());
+    for i in order {
+        let id = &request.unwanted[i];
+        let states = request.known.units.get(id).map(Vec::as_slice).unwrap_or_default();
+        let mut units = Vec::with_capacity(states.len());
+        let mut typical = Duration::ZERO;
+        for state in states {
+            let provider: Option<Arc<dyn Provider>> = catalog.provider(&state.account).await.ok();
+            let handler = provider.as_deref().and_then(|p| p.handler(&state.unit_type));
+            let exists = seen.get(&state.token).is_none_or(Option::is_some);
+            typical += handler.filter(|_| exists).and_then(|h| h.typical(Op::Delete, &state.props)).unwrap_or_default();
+            units.push(gone(state, handler, exists, if exists { "" } else { "already gone" }));
+        }
+        let typical_seconds = Some(typical.as_secs()).filter(|s| *s > 0);
+        plans.push(ResourcePlan { id: id.clone(), action: Action::Delete, units, after: std::mem::take(&mut after[i]), typical_seconds });
+    }
+    plans
+}
