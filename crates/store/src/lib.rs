@@ -1,1 +1,26 @@
+//! What Berth remembers: resources, units, journal, events and secrets, in one SQLite file.
 //!
+//! Anyone may read at any time. Writing needs a [`Run`]: an exclusive lock, and a fence that each write checks in its own
+//! transaction. Every write is on disk before its call returns. Secrets are sealed before they reach the database.
+
+mod error;
+mod files;
+mod key;
+mod lock;
+mod place;
+mod rows;
+mod run;
+mod schema;
+mod seal;
+mod sql;
+mod store;
+mod writer;
+
+pub use error::StoreError;
+pub use key::KeySource;
+pub use lock::Holder;
+pub use place::default_path;
+pub use rows::{Entries, Event, Filter, HistoryChange, HistoryLine, JournalEntry, Source, StoredResource};
+pub use run::{NewResource, Run};
+pub use seal::PREFIX as SEALED_PREFIX;
+pub use store::{LINES_MAX, Options, Store};

@@ -1,0 +1,233 @@
+//! What the state gives back, and how rows become it.
+
+use crate::error::StoreError;
+use berth_engine::record::Status;
+use berth_engine::unit::{Props, UnitState};
+use berth_model::ResourceId;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sqlx::Row;
+use sqlx::sqlite::SqliteRow;
+use std::collections::BTreeMap;
+
+/// Where a manifest came from.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Source {
+    /// As the user named it; empty for standard input.
+    pub file: String,
+    /// Which document of the file, from 0.
+    pub document: u32,
+}
+
+/// A resource as the state knows it.
+#[derive(Clone, Debug)]
+pub struct StoredResource {
+    pub id: ResourceId,
+    pub api_version: String,
+    /// Grows each time the manifest changes.
+    pub generation: i64,
+    pub created_at: Timestamp,
+    /// When the manifest last changed.
+    pub updated_at: Timestamp,
+    pub source: Source,
+    /// A delete was begun and has not ended.
+    pub deleting: bool,
+    /// Without secrets: `secret_names` says which there are, `Store::status_secrets` gives them.
+    pub status: Status,
+    pub status_at: Option<Timestamp>,
+    pub secret_names: Vec<String>,
+    /// JSON text, parsed only when asked for: thousands of them are loaded at once.
+    pub(crate) manifest: String,
+    pub(crate) sealed_paths: String,
+}
+
+impl StoredResource {
+    /// The manifest with secrets as sealed text.
+    pub fn sealed_manifest(&self) -> Result<Value, StoreError> {
+        parse(&self.manifest, || format!("the manifest of {}", self.id))
+    }
+
+    /// JSON pointers of the secrets in the manifest.
+    pub fn sealed_paths(&self) -> Result<Vec<String>, StoreError> {
+        if self.sealed_paths.is_empty() {
+            return Ok(Vec::new());
+        }
+        parse(&self.sealed_paths, || format!("the secrets' places of {}", self.id))
+    }
+}
+
+/// Which resources to read; `None` takes all.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    pub kind: Option<String>,
+    pub name: Option<String>,
+    pub org: Option<String>,
+    pub env: Option<String>,
+}
+
+/// An entry of the journal: one change in a cloud.
+#[derive(Clone, Debug)]
+pub struct JournalEntry {
+    pub id: i64,
+    /// Number of the run that made it.
+    pub fence: i64,
+    pub resource: ResourceId,
+    pub unit: String,
+    pub token: String,
+    pub op: String,
+    pub what: String,
+    pub started_at: Timestamp,
+    /// `None` while nobody knows how it ended.
+    pub ended_at: Option<Timestamp>,
+    /// `done`, `failed`, `refused`, `interrupted`, or empty while open.
+    pub outcome: String,
+    pub detail: String,
+}
+
+#[derive(Clone, Debug)]
+pub struct Event {
+    pub id: i64,
+    pub at: Timestamp,
+    pub resource: ResourceId,
+    pub what: String,
+    pub detail: String,
+}
+
+/// Which journal entries to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entries {
+    All,
+    /// Begun, and not known how they ended.
+    Open,
+}
+
+/// One line of a resource's history: a change in a cloud, or an event.
+#[derive(Clone, Debug)]
+pub struct HistoryLine {
+    pub at: Timestamp,
+    pub what: String,
+    pub detail: String,
+    /// `None` for an event.
+    pub change: Option<HistoryChange>,
+}
+
+#[derive(Clone, Debug)]
+pub struct HistoryChange {
+    pub op: String,
+    pub unit: String,
+    /// As in [`JournalEntry::outcome`].
+    pub outcome: String,
+    pub ended_at: Option<Timestamp>,
+}
+
+pub(crate) fn parse<T: serde::de::DeserializeOwned>(text: &str, of: impl FnOnce() -> String) -> Result<T, StoreError> {
+    serde_json::from_str(text).map_err(|error| StoreError::Corrupt { of: of(), cause: error.to_string() })
+}
+
+fn props(text: &str, of: &ResourceId) -> Result<Props, StoreError> {
+    if text == "{}" { Ok(Props::new()) } else { parse(text, || of.to_string()) }
+}
+
+fn time(micros: i64) -> Result<Timestamp, StoreError> {
+    Timestamp::from_microsecond(micros)
+        .map_err(|error| StoreError::Corrupt { of: "a time".into(), cause: error.to_string() })
+}
+
+pub(crate) fn id_at(row: &SqliteRow, first: usize) -> Result<ResourceId, StoreError> {
+    Ok(ResourceId {
+        kind: row.try_get(first)?,
+        name: row.try_get(first + 1)?,
+        org: row.try_get(first + 2)?,
+        env: row.try_get(first + 3)?,
+    })
+}
+
+/// Columns by number, in the order of `sql::resource_columns`: looking names up costs more than decoding.
+pub(crate) fn resource(row: &SqliteRow) -> Result<StoredResource, StoreError> {
+    let id = id_at(row, 0)?;
+    let names: String = row.try_get(19)?;
+    let status = Status {
+        state: row.try_get(13)?,
+        message: row.try_get(14)?,
+        outputs: props(row.try_get(15)?, &id)?,
+        secrets: BTreeMap::new(),
+        facts: props(row.try_get(16)?, &id)?,
+        observed_generation: row.try_get(17)?,
+    };
+    Ok(StoredResource {
+        api_version: row.try_get(4)?,
+        manifest: row.try_get(5)?,
+        sealed_paths: row.try_get(6)?,
+        generation: row.try_get(7)?,
+        created_at: time(row.try_get(8)?)?,
+        updated_at: time(row.try_get(9)?)?,
+        source: Source { file: row.try_get(10)?, document: row.try_get(11)? },
+        deleting: row.try_get(12)?,
+        status,
+        status_at: row.try_get::<Option<i64>, _>(18)?.map(time).transpose()?,
+        secret_names: if names.is_empty() { Vec::new() } else { parse(&names, || id.to_string())? },
+        id,
+    })
+}
+
+/// Columns in the order of `sql::units_from`. Secrets stay behind.
+pub(crate) fn unit(row: &SqliteRow) -> Result<UnitState, StoreError> {
+    let resource = id_at(row, 0)?;
+    Ok(UnitState {
+        key: row.try_get(4)?,
+        token: row.try_get(5)?,
+        unit_type: row.try_get(6)?,
+        scope: row.try_get(7)?,
+        account: row.try_get(8)?,
+        id: row.try_get(9)?,
+        deposed: row.try_get(10)?,
+        ready: row.try_get(11)?,
+        updated_at: time(row.try_get(13)?)?,
+        props: props(row.try_get(14)?, &resource)?,
+        outputs: props(row.try_get(15)?, &resource)?,
+        secrets: BTreeMap::new(),
+        resource,
+    })
+}
+
+pub(crate) fn journal_entry(row: &SqliteRow) -> Result<JournalEntry, StoreError> {
+    Ok(JournalEntry {
+        id: row.try_get(0)?,
+        fence: row.try_get(1)?,
+        resource: id_at(row, 2)?,
+        unit: row.try_get(6)?,
+        token: row.try_get(7)?,
+        op: row.try_get(8)?,
+        what: row.try_get(9)?,
+        started_at: time(row.try_get(10)?)?,
+        ended_at: row.try_get::<Option<i64>, _>(11)?.map(time).transpose()?,
+        outcome: row.try_get(12)?,
+        detail: row.try_get(13)?,
+    })
+}
+
+pub(crate) fn event(row: &SqliteRow) -> Result<Event, StoreError> {
+    Ok(Event {
+        id: row.try_get(0)?,
+        at: time(row.try_get(1)?)?,
+        resource: id_at(row, 2)?,
+        what: row.try_get(6)?,
+        detail: row.try_get(7)?,
+    })
+}
+
+pub(crate) fn history_line(row: &SqliteRow) -> Result<HistoryLine, StoreError> {
+    let op: String = row.try_get(3)?;
+    let change = if op.is_empty() {
+        None
+    } else {
+        Some(HistoryChange {
+            op,
+            unit: row.try_get(4)?,
+            outcome: row.try_get(5)?,
+            ended_at: row.try_get::<Option<i64>, _>(6)?.map(time).transpose()?,
+        })
+    };
+    Ok(HistoryLine { at: time(row.try_get(0)?)?, what: row.try_get(1)?, detail: row.try_get(2)?, change })
+}

@@ -1,0 +1,159 @@
+//! Every statement, in one place: plain SQL with numbered parameters, which SQLite and PostgreSQL read alike. What only
+//! SQLite knows (pragmas, the schema's version) is in `schema.rs`.
+
+macro_rules! resource_columns {
+    () => {
+        "kind, name, org, env, api_version, manifest, sealed_paths, generation, created_at, updated_at, source_file, \
+         source_document, deleting, state, message, outputs, facts, observed_generation, status_at, secret_names"
+    };
+}
+
+macro_rules! units_from {
+    () => {
+        "SELECT r.kind, r.name, r.org, r.env, u.unit_key, u.token, u.unit_type, u.scope, u.account, u.object_id, \
+         u.deposed, u.ready, u.created_at, u.updated_at, u.props, u.outputs \
+         FROM units u JOIN resources r ON r.id = u.resource_id "
+    };
+}
+
+macro_rules! the_resource {
+    () => {
+        "kind = $1 AND name = $2 AND org = $3 AND env = $4"
+    };
+}
+
+macro_rules! the_resource_id {
+    () => {
+        "(SELECT id FROM resources WHERE kind = $1 AND name = $2 AND org = $3 AND env = $4)"
+    };
+}
+
+macro_rules! journal_from {
+    () => {
+        "SELECT id, fence, kind, name, org, env, unit_key, token, op, what, started_at, ended_at, outcome, detail \
+         FROM journal "
+    };
+}
+
+macro_rules! events_from {
+    () => {
+        "SELECT id, at, kind, name, org, env, what, detail FROM events "
+    };
+}
+
+// Runs
+
+pub const FENCE: &str = "SELECT number FROM fence WHERE one = 1";
+pub const NEXT_FENCE: &str = "UPDATE fence SET number = number + 1 WHERE one = 1 RETURNING number";
+pub const PRUNE_JOURNAL: &str =
+    "DELETE FROM journal WHERE ended_at IS NOT NULL AND id <= (SELECT MAX(id) FROM journal) - $1";
+pub const PRUNE_EVENTS: &str = "DELETE FROM events WHERE id <= (SELECT MAX(id) FROM events) - $1";
+pub const COUNT_OPEN: &str = "SELECT COUNT(*) FROM journal WHERE ended_at IS NULL";
+
+// Key
+
+pub const KEY_CHECK: &str = "SELECT value FROM meta WHERE name = 'key_check'";
+pub const SET_KEY_CHECK: &str = "INSERT INTO meta (name, value) VALUES ('key_check', $1) ON CONFLICT (name) DO NOTHING";
+
+// Resources
+
+pub const RESOURCE: &str = concat!("SELECT ", resource_columns!(), " FROM resources WHERE ", the_resource!());
+pub const RESOURCES: &str = concat!(
+    "SELECT ",
+    resource_columns!(),
+    " FROM resources WHERE ($1 IS NULL OR kind = $1) AND ($2 IS NULL OR name = $2) AND ($3 IS NULL OR org = $3) \
+     AND ($4 IS NULL OR env = $4) ORDER BY kind, name, org, env"
+);
+pub const SAVE_RESOURCE: &str = concat!(
+    "INSERT INTO resources (kind, name, org, env, api_version, manifest, sealed_paths, digest, source_file, \
+     source_document, created_at, updated_at, generation, deleting, state, message, outputs, facts, \
+     observed_generation, status_at, secret_names, secrets) \
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $11, 1, FALSE, 'Pending', '', '{}', '{}', 0, NULL, '', '') \
+     ON CONFLICT (kind, name, org, env) DO UPDATE SET \
+     generation = CASE WHEN resources.digest = excluded.digest THEN resources.generation ELSE resources.generation + 1 END, \
+     manifest = CASE WHEN resources.digest = excluded.digest THEN resources.manifest ELSE excluded.manifest END, \
+     sealed_paths = CASE WHEN resources.digest = excluded.digest THEN resources.sealed_paths ELSE excluded.sealed_paths END, \
+     updated_at = CASE WHEN resources.digest = excluded.digest THEN resources.updated_at ELSE excluded.updated_at END, \
+     digest = excluded.digest, api_version = excluded.api_version, source_file = excluded.source_file, \
+     source_document = excluded.source_document, deleting = FALSE RETURNING ",
+    resource_columns!()
+);
+pub const SET_DELETING: &str =
+    concat!("UPDATE resources SET deleting = TRUE, state = 'Deleting', status_at = $5 WHERE ", the_resource!());
+/// No secrets given means: the ones that are there stay.
+pub const STATUS: &str = concat!(
+    "UPDATE resources SET state = $5, message = $6, outputs = $7, facts = $8, observed_generation = $9, status_at = $10, \
+     secret_names = CASE WHEN $12 = '' THEN secret_names ELSE $11 END, \
+     secrets = CASE WHEN $12 = '' THEN secrets ELSE $12 END WHERE ",
+    the_resource!()
+);
+pub const STATUS_SECRETS: &str = concat!("SELECT secrets FROM resources WHERE ", the_resource!());
+pub const FORGET_RESOURCE: &str = concat!("DELETE FROM resources WHERE ", the_resource!());
+
+// Units
+
+pub const UNITS: &str = concat!(units_from!(), "ORDER BY u.resource_id, u.unit_key, u.created_at");
+pub const UNITS_OF: &str = concat!(
+    units_from!(),
+    "WHERE r.kind = $1 AND r.name = $2 AND r.org = $3 AND r.env = $4 ORDER BY u.unit_key, u.created_at"
+);
+pub const UNITS_BY_OBJECT: &str = concat!(units_from!(), "WHERE u.object_id = $1 ORDER BY u.resource_id, u.unit_key");
+/// The object in use before one that was replaced; of several, the newest.
+pub const UNIT_SECRETS: &str = concat!(
+    "SELECT token, secrets FROM units WHERE resource_id = ",
+    the_resource_id!(),
+    " AND unit_key = $5 ORDER BY deposed, created_at DESC LIMIT 1"
+);
+/// An id that is known never becomes unknown again, and no secrets given means: the ones that are there stay.
+pub const SAVE_UNIT: &str = "INSERT INTO units (resource_id, unit_key, token, unit_type, scope, account, object_id, \
+     deposed, ready, created_at, updated_at, props, outputs, secrets) \
+     SELECT id, $5, $6, $7, $8, $9, $10, $11, $12, $13, $13, $14, $15, $16 FROM resources \
+     WHERE kind = $1 AND name = $2 AND org = $3 AND env = $4 \
+     ON CONFLICT (resource_id, unit_key, token) DO UPDATE SET unit_type = excluded.unit_type, scope = excluded.scope, \
+     account = excluded.account, object_id = COALESCE(excluded.object_id, units.object_id), \
+     deposed = excluded.deposed, ready = excluded.ready, updated_at = excluded.updated_at, props = excluded.props, \
+     outputs = excluded.outputs, \
+     secrets = CASE WHEN excluded.secrets = '' THEN units.secrets ELSE excluded.secrets END";
+pub const FORGET_UNIT: &str =
+    concat!("DELETE FROM units WHERE resource_id = ", the_resource_id!(), " AND unit_key = $5 AND token = $6");
+/// Only a row whose object was never seen: a refused create left nothing behind.
+pub const FORGET_UNBORN_UNIT: &str = concat!(
+    "DELETE FROM units WHERE resource_id = ",
+    the_resource_id!(),
+    " AND unit_key = $5 AND token = $6 AND object_id IS NULL"
+);
+pub const FORGET_UNITS_OF: &str = concat!("DELETE FROM units WHERE resource_id = ", the_resource_id!());
+
+// Journal
+
+pub const INTENT: &str = "INSERT INTO journal (kind, name, org, env, unit_key, token, op, what, started_at, fence, \
+     ended_at, outcome, detail) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, NULL, '', '') RETURNING id";
+pub const CLOSE: &str = "UPDATE journal SET ended_at = $2, outcome = $3, detail = $4 WHERE id = $1 AND ended_at IS NULL \
+     RETURNING kind, name, org, env, unit_key, token, op";
+/// Entries that an earlier run left open and that what was just written settles.
+pub const SETTLE_UNIT: &str = concat!(
+    "UPDATE journal SET ended_at = $7, outcome = 'interrupted' WHERE ended_at IS NULL AND fence < $8 AND ",
+    the_resource!(),
+    " AND unit_key = $5 AND token = $6"
+);
+pub const SETTLE_RESOURCE: &str = concat!(
+    "UPDATE journal SET ended_at = $5, outcome = 'interrupted' WHERE ended_at IS NULL AND fence < $6 AND ",
+    the_resource!()
+);
+pub const JOURNAL: &str = concat!(journal_from!(), "ORDER BY id DESC LIMIT $1");
+pub const JOURNAL_OPEN: &str = concat!(journal_from!(), "WHERE ended_at IS NULL ORDER BY id DESC LIMIT $1");
+
+// Events
+
+pub const EVENT: &str =
+    "INSERT INTO events (kind, name, org, env, at, what, detail) VALUES ($1, $2, $3, $4, $5, $6, $7)";
+pub const EVENTS: &str = concat!(events_from!(), "ORDER BY id DESC LIMIT $1");
+pub const HISTORY: &str = concat!(
+    "SELECT at, what, detail, op, unit_key, outcome, ended_at FROM (\
+     SELECT id, 1 AS part, started_at AS at, what, detail, op, unit_key, outcome, ended_at FROM journal WHERE ",
+    the_resource!(),
+    " UNION ALL SELECT id, 2 AS part, at, what, detail, '' AS op, '' AS unit_key, '' AS outcome, at AS ended_at \
+     FROM events WHERE ",
+    the_resource!(),
+    ") AS both_parts ORDER BY at DESC, part DESC, id DESC LIMIT $5 OFFSET $6"
+);
