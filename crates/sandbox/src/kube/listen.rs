@@ -1,0 +1,177 @@
+//! The TLS port: connections, who is calling, and answers on the wire.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::StreamExt;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited, StreamBody};
+use hyper::body::{Frame, Incoming};
+use hyper::header::{ACCEPT, AUTHORIZATION, CONNECTION, CONTENT_TYPE, HeaderValue};
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use percent_encoding::percent_decode_str;
+use serde_json::Value;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch as signal;
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+
+use super::api::{self, Ask, Given};
+use super::status::{self, Refused};
+use super::{Clusters, watch};
+use crate::http::parse_query;
+
+const MAX_CONNECTIONS: usize = 4096;
+/// The API server's own limit.
+const MAX_BODY_BYTES: usize = 3 << 20;
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+const HEADER_TIMEOUT: Duration = Duration::from_secs(120);
+
+type Wire = Response<UnsyncBoxBody<Bytes, Infallible>>;
+
+pub(super) async fn accept(
+    listener: TcpListener,
+    tls: TlsAcceptor,
+    clusters: Arc<Clusters>,
+    mut stopped: signal::Receiver<bool>,
+) {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            _ = stopped.changed() => break,
+            Some(_) = connections.join_next() => {}
+            accepted = listener.accept(), if connections.len() < MAX_CONNECTIONS => match accepted {
+                Ok((stream, _)) => {
+                    connections.spawn(serve(stream, tls.clone(), clusters.clone()));
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "connection not accepted");
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+            },
+        }
+    }
+    connections.shutdown().await;
+}
+
+async fn serve(stream: TcpStream, tls: TlsAcceptor, clusters: Arc<Clusters>) {
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "no TCP_NODELAY");
+    }
+    let stream = match tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => return tracing::debug!(%error, "TLS handshake failed"),
+        Err(_) => return tracing::debug!("TLS handshake took too long"),
+    };
+    // The verifier takes only certificates of our own authority, so having shown one is enough.
+    let certified = stream.get_ref().1.peer_certificates().is_some_and(|chain| !chain.is_empty());
+    let service = service_fn(move |request| {
+        let clusters = clusters.clone();
+        async move { Ok::<Wire, Infallible>(answer(clusters, certified, request).await) }
+    });
+    let mut builder = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
+    builder.http2().timer(TokioTimer::new()).max_concurrent_streams(256);
+    if let Err(error) = builder.serve_connection(TokioIo::new(stream), service).await {
+        tracing::debug!(%error, "connection ended");
+    }
+}
+
+async fn answer(clusters: Arc<Clusters>, certified: bool, request: Request<Incoming>) -> Wire {
+    let method = request.method().clone();
+    let path = request.uri().path().to_owned();
+    let wire = match respond(&clusters, certified, request).await {
+        Ok(Given::Json(code, value)) => json(code, &value),
+        Ok(Given::Text(code, text)) => plain(code, text),
+        Ok(Given::Watch(watched)) => stream(clusters, watched),
+        Err(refused) => refuse(&refused),
+    };
+    tracing::debug!(%method, path, status = wire.status().as_u16(), "cluster call");
+    wire
+}
+
+async fn respond(clusters: &Arc<Clusters>, certified: bool, request: Request<Incoming>) -> Result<Given, Refused> {
+    let (head, body) = request.into_parts();
+    let segments: Vec<String> = head
+        .uri
+        .path()
+        .split('/')
+        .filter(|part| !part.is_empty())
+        .map(|part| percent_decode_str(part).decode_utf8_lossy().into_owned())
+        .collect();
+    let [root, id, rest @ ..] = segments.as_slice() else { return Err(status::no_such_path()) };
+    if root != "clusters" {
+        return Err(status::no_such_path());
+    }
+    let text = |name| head.headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok()).unwrap_or_default();
+    let token = text(AUTHORIZATION).split_once(' ').filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+    if !certified && token.is_none_or(|(_, token)| token.trim() != clusters.identity.token(id)) {
+        return Err(status::unauthorized());
+    }
+    let Some(view) = clusters.world.cluster_view(id) else {
+        clusters.forget(id);
+        return Err(status::no_such_cluster(id));
+    };
+    if !view.api_up {
+        return Err(status::unavailable());
+    }
+    let body = read(body).await?;
+    let ask = Ask {
+        method: &head.method,
+        path: rest.iter().map(String::as_str).collect(),
+        query: head.uri.query().map(parse_query).unwrap_or_default(),
+        accept: text(ACCEPT),
+        content_type: text(CONTENT_TYPE),
+        body: &body,
+        view: &view,
+        address: &clusters.address,
+        token: clusters.identity.token(id),
+        certified,
+    };
+    match api::fixed(&ask) {
+        Some(answer) => answer,
+        None => clusters.with(&view, |objects, now| api::resource(&ask, objects, now)),
+    }
+}
+
+async fn read(body: Incoming) -> Result<Bytes, Refused> {
+    match tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, MAX_BODY_BYTES).collect()).await {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(status::too_large()),
+        Ok(Err(_)) | Err(_) => Err(status::bad_request("the body of the request did not arrive")),
+    }
+}
+
+fn build(code: u16, content_type: &'static str, body: UnsyncBoxBody<Bytes, Infallible>) -> Wire {
+    let mut response = Response::new(body);
+    *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}
+
+fn json(code: u16, value: &Value) -> Wire {
+    build(code, "application/json", Full::new(Bytes::from(value.to_string())).boxed_unsync())
+}
+
+fn plain(code: u16, text: String) -> Wire {
+    build(code, "text/plain; charset=utf-8", Full::new(Bytes::from(text)).boxed_unsync())
+}
+
+fn refuse(refused: &Refused) -> Wire {
+    let mut wire = json(refused.code, &refused.body);
+    if refused.code == 503 {
+        wire.headers_mut().insert("retry-after", HeaderValue::from_static("1"));
+        wire.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    wire
+}
+
+fn stream(clusters: Arc<Clusters>, watched: watch::Watched) -> Wire {
+    let frames = watch::lines(clusters, watched).map(|line| Ok(Frame::data(line)));
+    build(200, "application/json", StreamBody::new(frames).boxed_unsync())
+}

@@ -1,0 +1,239 @@
+//! The Kubernetes API of every sandbox cluster: one TLS port, a path prefix for each cluster.
+//!
+//! Discovery, the object store and the rules of the API machinery are real enough for unmodified kubectl, Helm and client
+//! libraries. There is no scheduler and there are no containers: workloads become available after a simulated moment.
+
+mod api;
+mod defaults;
+mod identity;
+mod listen;
+mod objects;
+mod patch;
+mod print;
+mod select;
+mod settle;
+mod status;
+mod types;
+mod watch;
+mod yaml;
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use tokio::net::TcpListener;
+use tokio::sync::watch as signal;
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
+
+use crate::clock::{SimTime, Speed};
+use crate::world::{ClusterView, World};
+use crate::{SandboxError, server};
+use identity::Identity;
+use objects::Objects;
+
+/// Simulated time that a workload needs from declared to available.
+const MOMENT_MS: i64 = 3_000;
+const MAX_OBJECTS_FILE_BYTES: u64 = 256 << 20;
+/// How many clusters' objects are loaded before deleted clusters are looked for again.
+const SWEEP_EVERY: usize = 64;
+
+/// The TLS server behind all sandbox clusters; cheap to ask for endpoints and kubeconfigs.
+pub struct KubeServer {
+    addr: SocketAddr,
+    identity: Identity,
+    stop: signal::Sender<bool>,
+    accepting: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What every connection shares.
+struct Clusters {
+    world: Arc<World>,
+    identity: Identity,
+    address: String,
+    /// Where objects outlive the process; only with a state file.
+    folder: Option<PathBuf>,
+    objects: Mutex<HashMap<String, Arc<Mutex<Objects>>>>,
+}
+
+impl KubeServer {
+    /// Binds and serves until `stop`. Asks `world.cluster_view(id)` for what to show. With a state file, certificates, port
+    /// and objects are kept in the folder `STATE.kube` beside it.
+    pub async fn start(addr: SocketAddr, state: Option<&Path>, world: Arc<World>) -> Result<KubeServer, SandboxError> {
+        let folder = state.map(identity::folder_beside);
+        let mut identity = Identity::load_or_make(folder.as_deref())?;
+        let listener = bind_again(addr, identity.address).await?;
+        let addr = listener.local_addr().map_err(|source| SandboxError::Bind { addr, source })?;
+        identity.address = Some(addr);
+        if let Some(folder) = &folder {
+            identity.keep(folder)?;
+        }
+        let acceptor = TlsAcceptor::from(Arc::new(identity.server_config()?));
+        let clusters = Arc::new(Clusters {
+            world,
+            identity: identity.clone(),
+            address: addr.to_string(),
+            folder,
+            objects: Mutex::default(),
+        });
+        clusters.sweep_folder();
+        let (stop, stopped) = signal::channel(false);
+        let accepting = tokio::spawn(listen::accept(listener, acceptor, clusters, stopped));
+        Ok(KubeServer { addr, identity, stop, accepting: Mutex::new(Some(accepting)) })
+    }
+
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// The certificate authority of all clusters, as PEM text.
+    pub fn ca_pem(&self) -> &str {
+        &self.identity.ca
+    }
+
+    /// The administrator's certificate and key, as PEM text.
+    pub fn client_pem(&self) -> (&str, &str) {
+        (&self.identity.client, &self.identity.client_key)
+    }
+
+    /// The bearer token that a cluster takes in place of the client certificate.
+    pub fn token(&self, cluster_id: &str) -> String {
+        self.identity.token(cluster_id)
+    }
+
+    /// Stops serving; called once by `Sandbox::stop`.
+    pub async fn stop(&self) {
+        let _ = self.stop.send(true);
+        let accepting = lock(&self.accepting).take();
+        if let Some(accepting) = accepting {
+            let _ = accepting.await;
+        }
+    }
+}
+
+/// With any port allowed, the one used last is tried first, so that kubeconfigs given out earlier still work.
+async fn bind_again(addr: SocketAddr, last: Option<SocketAddr>) -> Result<TcpListener, SandboxError> {
+    if let Some(last) = last.filter(|last| addr.port() == 0 && last.ip() == addr.ip()) {
+        match server::bind(last).await {
+            Ok(listener) => return Ok(listener),
+            Err(error) => tracing::warn!(%error, "the clusters' earlier port is taken; old kubeconfigs will not work"),
+        }
+    }
+    server::bind(addr).await
+}
+
+/// `https://127.0.0.1:PORT/clusters/ID`
+pub fn endpoint(server: &KubeServer, cluster_id: &str) -> String {
+    format!("https://{}/clusters/{cluster_id}", server.addr)
+}
+
+/// A kubeconfig (YAML text) with which kubectl reaches the cluster.
+pub fn kubeconfig(server: &KubeServer, cluster_id: &str, cluster_name: &str) -> String {
+    let user = format!(
+        "    client-certificate-data: {}\n    client-key-data: {}\n",
+        STANDARD.encode(&server.identity.client),
+        STANDARD.encode(&server.identity.client_key)
+    );
+    kubeconfig_with(server, cluster_id, cluster_name, cluster_name, &user)
+}
+
+/// A kubeconfig whose user has a token instead of a certificate, as DigitalOcean gives them out.
+pub fn kubeconfig_with_token(server: &KubeServer, cluster_id: &str, context: &str) -> String {
+    let user = format!("    token: {}\n", server.token(cluster_id));
+    kubeconfig_with(server, cluster_id, context, &format!("{context}-admin"), &user)
+}
+
+fn kubeconfig_with(server: &KubeServer, cluster_id: &str, name: &str, user: &str, credentials: &str) -> String {
+    // JSON strings are YAML strings: no name can break out.
+    let quote = |text: &str| serde_json::Value::from(text).to_string();
+    let (endpoint, ca) = (endpoint(server, cluster_id), STANDARD.encode(&server.identity.ca));
+    let (name, user) = (quote(name), quote(user));
+    format!(
+        "apiVersion: v1\nkind: Config\nclusters:\n- name: {name}\n  cluster:\n    certificate-authority-data: {ca}\n    server: \
+         {endpoint}\ncontexts:\n- name: {name}\n  context:\n    cluster: {name}\n    user: {user}\ncurrent-context: \
+         {name}\nusers:\n- name: {user}\n  user:\n{credentials}preferences: {{}}\n"
+    )
+}
+
+impl Clusters {
+    /// Runs `work` on a cluster's objects as they are now; what a caller changed is on disk before this returns.
+    fn with<R>(&self, view: &ClusterView, work: impl FnOnce(&mut Objects, SimTime) -> R) -> R {
+        let cell = self.objects_of(&view.id);
+        let mut objects = lock(&cell);
+        let now = self.world.now();
+        let moment = if self.world.clock().speed() == Speed::Instant { 0 } else { MOMENT_MS };
+        settle::settle(&mut objects, view, now, moment);
+        let before = objects.version();
+        let result = work(&mut objects, now);
+        if objects.version() != before {
+            settle::settle(&mut objects, view, now, moment);
+            self.keep(&view.id, &objects);
+        }
+        result
+    }
+
+    fn objects_of(&self, id: &str) -> Arc<Mutex<Objects>> {
+        let mut all = lock(&self.objects);
+        if let Some(cell) = all.get(id) {
+            return cell.clone();
+        }
+        if all.len() % SWEEP_EVERY == SWEEP_EVERY - 1 {
+            all.retain(|id, _| self.world.cluster_view(id).is_some());
+        }
+        let cell = Arc::new(Mutex::new(self.load(id)));
+        all.insert(id.to_owned(), cell.clone());
+        cell
+    }
+
+    fn file(&self, id: &str) -> Option<PathBuf> {
+        let plain =
+            !id.is_empty() && id.len() <= 64 && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+        self.folder.as_ref().filter(|_| plain).map(|folder| folder.join(format!("cluster-{id}.json")))
+    }
+
+    fn load(&self, id: &str) -> Objects {
+        let Some(file) = self.file(id) else { return Objects::default() };
+        match identity::read_up_to(&file, MAX_OBJECTS_FILE_BYTES).map(|text| serde_json::from_str(&text)) {
+            Ok(Ok(saved)) => Objects::restore(saved),
+            Ok(Err(error)) => {
+                tracing::warn!(file = %file.display(), %error, "a sandbox cluster's objects cannot be read; it starts afresh");
+                Objects::default()
+            }
+            Err(_) => Objects::default(),
+        }
+    }
+
+    fn keep(&self, id: &str, objects: &Objects) {
+        let Some(file) = self.file(id) else { return };
+        let kept = serde_json::to_vec(&objects.save()).map_err(std::io::Error::from);
+        if let Err(error) = kept.and_then(|bytes| identity::write_private(&file, &bytes)) {
+            tracing::error!(file = %file.display(), %error, "a sandbox cluster's objects are not kept");
+        }
+    }
+
+    /// A cluster that is gone takes its objects with it.
+    fn forget(&self, id: &str) {
+        let had = lock(&self.objects).remove(id).is_some();
+        if let (true, Some(file)) = (had, self.file(id)) {
+            let _ = std::fs::remove_file(file);
+        }
+    }
+
+    fn sweep_folder(&self) {
+        let Some(entries) = self.folder.as_ref().and_then(|folder| std::fs::read_dir(folder).ok()) else { return };
+        for entry in entries.flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let id = name.strip_prefix("cluster-").and_then(|rest| rest.strip_suffix(".json"));
+            if id.is_some_and(|id| self.world.cluster_view(id).is_none()) {
+                let _ = std::fs::remove_file(entry.path());
+            }
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
