@@ -1,0 +1,128 @@
+//! What is secret is nowhere in the clear, and opens only where it belongs.
+
+use crate::*;
+use berth_engine::record::{Closing, Recorder, Status};
+use secrecy::{ExposeSecret, SecretString};
+use sqlx::Executor;
+use std::collections::BTreeMap;
+
+const TOKEN: &str = "tok-4f1c9b7e-planted-in-a-manifest";
+const KUBECONFIG: &str = "apiVersion: v1\nkind: Config\n# planted-kubeconfig-93ab";
+const OLD_TOKEN: &str = "tok-old-planted-and-then-replaced";
+
+fn secret(name: &str, value: &str) -> BTreeMap<String, SecretString> {
+    BTreeMap::from([(name.to_owned(), SecretString::from(value))])
+}
+
+fn account(token: &str) -> NewResource {
+    let id = ResourceId::new("Account", "main");
+    let mut account = new_resource(&id, json!({"provider": "civo", "civo": {"token": {"value": token}}}));
+    account.secrets = vec!["/spec/civo/token/value".into()];
+    account
+}
+
+#[tokio::test]
+async fn no_secret_is_found_in_any_file_of_the_state() {
+    let home = home().await;
+    let run = home.store.begin_run("test").await.unwrap();
+    run.save_resource(account(OLD_TOKEN)).await.unwrap();
+    let saved = run.save_resource(account(TOKEN)).await.unwrap();
+    assert_eq!(saved.generation, 2, "a changed secret is a changed manifest");
+    assert_eq!(run.save_resource(account(TOKEN)).await.unwrap().generation, 2, "the same secret is not");
+
+    let id = save(&run, "shop").await;
+    let mut unit = unit(&id, "cluster", "t1");
+    let entry = run.intent(create(&unit)).await.unwrap();
+    unit.id = Some("obj".into());
+    unit.secrets = secret("kubeconfig", KUBECONFIG);
+    run.close(entry, Closing::Done(Some(Box::new(unit.clone())))).await.unwrap();
+    run.status(&id, Status { secrets: secret("kubeconfig", KUBECONFIG), ..ready(json!({"endpoint": "https://x"})) })
+        .await
+        .unwrap();
+
+    let search = |folder: &Path| {
+        use base64::Engine;
+        let mut found = Vec::new();
+        for file in std::fs::read_dir(folder).unwrap() {
+            let path = file.unwrap().path();
+            let bytes = std::fs::read(&path).unwrap();
+            for planted in [TOKEN, OLD_TOKEN, KUBECONFIG, "planted"] {
+                let encoded = base64::engine::general_purpose::STANDARD_NO_PAD.encode(planted);
+                for needle in [planted.as_bytes(), encoded.as_bytes()] {
+                    if bytes.windows(needle.len()).any(|window| window == needle) {
+                        found.push((path.clone(), planted));
+                    }
+                }
+            }
+        }
+        found
+    };
+    let folder = home.path.parent().unwrap();
+    assert!(folder.join("state.db-wal").exists(), "the log is searched too");
+    assert_eq!(search(folder), []);
+    run.finish().await;
+    home.store.close().await;
+    assert_eq!(search(folder), []);
+
+    // And all of it is there for whoever has the key.
+    let store = open(&home.path).await;
+    let stored = store.resource(&ResourceId::new("Account", "main")).await.unwrap().unwrap();
+    let sealed = stored.sealed_manifest().unwrap();
+    assert!(sealed["spec"]["civo"]["token"]["value"].as_str().unwrap().starts_with(berth_store::SEALED_PREFIX));
+    assert_eq!(store.unseal(&stored).unwrap()["spec"]["civo"]["token"]["value"], TOKEN);
+    assert_eq!(store.secrets_of(&id, "cluster").await.unwrap()["kubeconfig"].expose_secret(), KUBECONFIG);
+    assert_eq!(store.status_secrets(&id).await.unwrap()["kubeconfig"].expose_secret(), KUBECONFIG);
+    assert_eq!(store.resource(&id).await.unwrap().unwrap().secret_names, ["kubeconfig"]);
+    assert!(store.units_of(&id).await.unwrap()[0].secrets.is_empty(), "reading units opens nothing");
+    assert!(!format!("{stored:?}").contains(TOKEN));
+}
+
+#[tokio::test]
+async fn writing_back_what_was_read_without_secrets_keeps_them() {
+    let home = home().await;
+    let run = home.store.begin_run("test").await.unwrap();
+    let id = save(&run, "shop").await;
+    run.save_unit(UnitState { secrets: secret("kubeconfig", KUBECONFIG), ..unit(&id, "cluster", "t1") }).await.unwrap();
+    run.status(&id, Status { secrets: secret("kubeconfig", KUBECONFIG), ..ready(json!({})) }).await.unwrap();
+    let read = home.store.units_of(&id).await.unwrap().remove(0);
+    run.save_unit(UnitState { ready: true, ..read }).await.unwrap();
+    run.status(&id, ready(json!({"a": "b"}))).await.unwrap();
+    assert_eq!(home.store.secrets_of(&id, "cluster").await.unwrap()["kubeconfig"].expose_secret(), KUBECONFIG);
+    assert_eq!(home.store.status_secrets(&id).await.unwrap().len(), 1);
+    assert_eq!(home.store.resource(&id).await.unwrap().unwrap().secret_names, ["kubeconfig"]);
+
+    // The object in use is asked, not the one that it replaced.
+    let old = home.store.units_of(&id).await.unwrap().remove(0);
+    run.save_unit(UnitState { deposed: true, ..old }).await.unwrap();
+    run.save_unit(UnitState { secrets: secret("kubeconfig", "new"), ..unit(&id, "cluster", "t2") }).await.unwrap();
+    assert_eq!(home.store.secrets_of(&id, "cluster").await.unwrap()["kubeconfig"].expose_secret(), "new");
+    assert!(home.store.secrets_of(&id, "nothing").await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_sealed_value_that_was_moved_does_not_open() {
+    let home = home().await;
+    let run = home.store.begin_run("test").await.unwrap();
+    let (mine, theirs) = (save(&run, "mine").await, save(&run, "theirs").await);
+    for id in [&mine, &theirs] {
+        let secrets = secret("kubeconfig", &format!("of {}", id.name));
+        run.save_unit(UnitState { secrets: secrets.clone(), ..unit(id, "cluster", "t") }).await.unwrap();
+        run.status(id, Status { secrets, ..ready(json!({})) }).await.unwrap();
+    }
+    run.save_resource(account(TOKEN)).await.unwrap();
+    let mut file = raw(&home.path).await;
+    for statement in [
+        "UPDATE units SET secrets = (SELECT u.secrets FROM units u JOIN resources r ON r.id = u.resource_id \
+         WHERE r.name = 'theirs') WHERE resource_id = (SELECT id FROM resources WHERE name = 'mine')",
+        "UPDATE resources SET secrets = (SELECT secrets FROM resources WHERE name = 'theirs') WHERE name = 'mine'",
+        "UPDATE resources SET name = 'other' WHERE name = 'main'",
+    ] {
+        assert_eq!(file.execute(statement).await.unwrap().rows_affected(), 1);
+    }
+    assert!(matches!(refused(home.store.secrets_of(&mine, "cluster").await), StoreError::Sealed { .. }));
+    assert!(matches!(refused(home.store.status_secrets(&mine).await), StoreError::Sealed { .. }));
+    let moved = home.store.resource(&ResourceId::new("Account", "other")).await.unwrap().unwrap();
+    let error = refused(home.store.unseal(&moved));
+    assert!(matches!(error, StoreError::Sealed { .. }) && error.to_string().contains("Account/other"));
+    assert_eq!(home.store.secrets_of(&theirs, "cluster").await.unwrap()["kubeconfig"].expose_secret(), "of theirs");
+}
