@@ -1,14 +1,146 @@
 //! DigitalOcean: client, unit handlers, lowering, import.
 
+mod api;
+mod cluster;
+mod kube_api;
+mod lower_cluster;
+mod lower_pool;
+mod lower_vpc;
+mod normal;
+mod offers;
+mod pool;
+mod raise;
+mod roll;
+#[cfg(test)]
+mod tests;
+mod version;
+mod vpc;
+mod words;
+
 use crate::Credentials;
-use berth_engine::handler::{LowerInput, Outcome, Provider, Trouble};
+use api::Client;
+use async_trait::async_trait;
+use berth_engine::handler::{Handler, Listed, LowerInput, Outcome, Page, Provider, Raised, Trouble};
 use berth_engine::unit::Lowered;
+use berth_model::pb::berth::core::v1::StringValueOrRef;
+use berth_model::pb::berth::core::v1::string_value_or_ref::LiteralOrRef;
+use serde_json::Value;
 use std::sync::Arc;
 
-pub fn connect(_credentials: &Credentials) -> Outcome<Arc<dyn Provider>> {
-    Err(Trouble::refused("DigitalOcean is not built in yet"))
+const NETWORK: &str = "digitalocean.vpc";
+const CLUSTER: &str = "digitalocean.cluster";
+const POOL: &str = "digitalocean.pool";
+/// The list of clusters shows their pools too.
+const CLUSTERS: &str = "digitalocean.clusters";
+const VPCS: &str = "digitalocean.vpcs";
+const READY_GATE_ANNOTATION: &str = "berth.dev/ready-gate";
+
+struct DigitalOcean {
+    client: Arc<Client>,
+    vpc: vpc::VpcHandler,
+    cluster: cluster::ClusterHandler,
+    pool: pool::PoolHandler,
 }
 
-pub fn lower(_input: &LowerInput<'_>) -> Result<Lowered, Trouble> {
-    Err(Trouble::refused("DigitalOcean is not built in yet"))
+/// Opens a connection; nothing is sent yet.
+pub fn connect(credentials: &Credentials) -> Outcome<Arc<dyn Provider>> {
+    let client = Arc::new(Client::new(credentials)?);
+    Ok(Arc::new(DigitalOcean {
+        vpc: vpc::VpcHandler { client: client.clone() },
+        cluster: cluster::ClusterHandler { client: client.clone() },
+        pool: pool::PoolHandler { client: client.clone() },
+        client,
+    }))
+}
+
+/// Resource and resolved references in, units out. Pure.
+pub fn lower(input: &LowerInput<'_>) -> Result<Lowered, Trouble> {
+    match input.id.kind.as_str() {
+        "DigitalOceanVpc" => lower_vpc::lower(input),
+        "DigitalOceanKubernetesCluster" => lower_cluster::lower(input),
+        "DigitalOceanKubernetesNodePool" => lower_pool::lower(input),
+        kind => Err(Trouble::refused(format!("DigitalOcean does not know the kind {kind}"))),
+    }
+}
+
+fn decode<T: prost::Message + Default>(input: &LowerInput<'_>) -> Result<T, Trouble> {
+    T::decode(input.spec).map_err(|e| Trouble::refused(format!("the spec of {} cannot be read: {e}", input.id)))
+}
+
+/// A reference gives the other resource's id, whichever of its fields it names; a literal is a name or an id.
+fn reference(input: &LowerInput<'_>, field: &str, output: &str, given: Option<&StringValueOrRef>) -> String {
+    if let Some(target) = input.targets.get(field) {
+        return target.output(output);
+    }
+    match given.and_then(|given| given.literal_or_ref.as_ref()) {
+        Some(LiteralOrRef::Value(value)) => value.clone(),
+        _ => String::new(),
+    }
+}
+
+/// `cloud` where Berth cannot reach the cluster's API: then it neither asks it nor drains through it.
+fn ready_gate(input: &LowerInput<'_>) -> Result<Option<Value>, Trouble> {
+    match input.metadata.annotations.get(READY_GATE_ANNOTATION).map(String::as_str) {
+        None | Some("" | "api") => Ok(None),
+        Some("cloud") => Ok(Some(Value::from("cloud"))),
+        Some(other) => Err(Trouble::refused(format!("the annotation {READY_GATE_ANNOTATION} is `{other}`"))
+            .help("it can be `api` (wait until the API server answers) or `cloud` (believe DigitalOcean)")),
+    }
+}
+
+#[async_trait]
+impl Provider for DigitalOcean {
+    fn handler(&self, unit_type: &str) -> Option<&dyn Handler> {
+        match unit_type {
+            NETWORK => Some(&self.vpc),
+            CLUSTER => Some(&self.cluster),
+            POOL => Some(&self.pool),
+            _ => None,
+        }
+    }
+
+    fn list_for(&self, unit_type: &str) -> Option<&'static str> {
+        match unit_type {
+            NETWORK => Some(VPCS),
+            CLUSTER | POOL => Some(CLUSTERS),
+            _ => None,
+        }
+    }
+
+    async fn list(&self, list: &str, _scope: &str, page: u32) -> Outcome<Page> {
+        match list {
+            VPCS => {
+                let read = self.client.vpc_page(page).await?;
+                let listed = |found| Listed { unit_type: NETWORK, observed: vpc::observed(found) };
+                Ok(Page { items: read.items.into_iter().map(listed).collect(), next: read.next, pages: read.pages })
+            }
+            CLUSTERS => {
+                let read = self.client.cluster_page(page).await?;
+                let mut items = Vec::new();
+                for found in &read.items {
+                    items.push(Listed { unit_type: CLUSTER, observed: cluster::observed(found) });
+                    let pools = raise::extra_pools(found);
+                    items.extend(pools.map(|p| Listed { unit_type: POOL, observed: pool::observed(&found.id, p) }));
+                }
+                Ok(Page { items, next: read.next, pages: read.pages })
+            }
+            other => Err(Trouble::refused(format!("DigitalOcean has no list named {other}"))),
+        }
+    }
+
+    fn calls(&self) -> u64 {
+        self.client.calls()
+    }
+
+    async fn identity(&self) -> Outcome<String> {
+        self.client.identity().await
+    }
+
+    async fn raise(&self, kind: &str, id: &str, _scope: &str) -> Outcome<Raised> {
+        raise::one(&self.client, kind, id).await
+    }
+
+    async fn raise_all(&self) -> Outcome<Vec<Raised>> {
+        raise::all(&self.client).await
+    }
 }

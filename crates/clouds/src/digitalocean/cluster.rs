@@ -1,0 +1,372 @@
+//! `digitalocean.cluster`: a cluster with its default pool.
+
+use super::api::{Client, Cluster, ClusterCreate, ClusterUpdate, Firewall, NodePool, PoolChange};
+use super::normal::*;
+use super::roll::{self, Step};
+use super::words::{cluster_overdue, taken};
+use super::{kube_api, offers, version};
+use async_trait::async_trait;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use berth_engine::handler::{Class, Handler, Outcome, Trouble};
+use berth_engine::unit::{Change, Field, Observed, Op, Phase, Props, Readiness, Typical};
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+const fn field(name: &'static str, change: Change) -> Field {
+    Field { name, change }
+}
+
+const FIELDS: &[Field] = &[
+    field("cluster_name", Change::InPlace),
+    field("region", Change::Replace),
+    field("vpc", Change::Replace),
+    field("kubernetes_version", Change::InPlace),
+    field("highly_available", Change::InPlace),
+    field("auto_upgrade", Change::InPlace),
+    field("disable_surge_upgrade", Change::InPlace),
+    field("maintenance_window", Change::InPlace),
+    field("registry_integration", Change::InPlace),
+    field("control_plane_firewall_allowed_ips", Change::InPlace),
+    field("tags", Change::InPlace),
+    field("default_node_pool.size", Change::Roll),
+    field("default_node_pool.name", Change::InPlace),
+    field("default_node_pool.node_count", Change::InPlace),
+    field("default_node_pool.initial_node_count", Change::CreateOnly),
+    field("default_node_pool.auto_scale", Change::InPlace),
+    field("default_node_pool.min_nodes", Change::InPlace),
+    field("default_node_pool.max_nodes", Change::InPlace),
+];
+
+/// Fields that one request changes together.
+const ONE_REQUEST: &[&str] = &[
+    "cluster_name",
+    "highly_available",
+    "auto_upgrade",
+    "disable_surge_upgrade",
+    "maintenance_window",
+    "control_plane_firewall_allowed_ips",
+    "tags",
+];
+
+pub struct ClusterHandler {
+    pub client: Arc<Client>,
+}
+
+pub fn observed(cluster: &Cluster) -> Observed {
+    let mut props = Props::new();
+    let mut put = |name: &str, value: Value| props.insert(name.to_owned(), value);
+    put("cluster_name", json!(cluster.name));
+    put("region", json!(cluster.region));
+    put("vpc", json!(cluster.vpc_uuid));
+    put("kubernetes_version", json!(cluster.version));
+    put("highly_available", json!(cluster.ha));
+    put("auto_upgrade", json!(cluster.auto_upgrade));
+    put("disable_surge_upgrade", json!(!cluster.surge_upgrade));
+    put("registry_integration", json!(cluster.registry_enabled));
+    put("control_plane_firewall_allowed_ips", observed_addresses(cluster.control_plane_firewall.as_ref()));
+    put("tags", observed_tags(&cluster.tags));
+    if let Some(policy) = &cluster.maintenance_policy {
+        put("maintenance_window", json!(window(&policy.day, &policy.start_time)));
+    }
+    let pools = roll::default_pools(&cluster.name, &cluster.node_pools);
+    put("default_node_pool.name", json!(roll::shown_name(&pools)));
+    if let Some(pool) = roll::primary(&pools) {
+        put("default_node_pool.size", json!(pool.size));
+        put("default_node_pool.auto_scale", json!(pool.auto_scale));
+        put("default_node_pool.node_count", json!(pool.count));
+        if pool.auto_scale {
+            put("default_node_pool.min_nodes", json!(pool.min_nodes));
+            put("default_node_pool.max_nodes", json!(pool.max_nodes));
+        }
+    }
+    let mut outputs = Props::new();
+    outputs.insert("api_server_endpoint".into(), json!(cluster.endpoint));
+    if !cluster.created_at.is_empty() {
+        outputs.insert("created_at".into(), json!(cluster.created_at));
+    }
+    Observed { id: cluster.id.clone(), props, outputs, phase: phase(cluster, &pools) }
+}
+
+fn phase(cluster: &Cluster, pools: &[&NodePool]) -> Phase {
+    let total: u32 = pools.iter().map(|pool| pool.count).sum();
+    let running: usize = pools.iter().map(|pool| roll::nodes_ready(pool).0).sum();
+    let said = cluster.status.message.trim();
+    let nodes = format!("{running} of {total} nodes ready");
+    match cluster.status.state.to_ascii_lowercase().as_str() {
+        "running" if pools.iter().all(|pool| roll::nodes_ready(pool).1) => Phase::Ready,
+        "running" => Phase::Pending { what: format!("waiting for nodes: {nodes}") },
+        "error" => Phase::Failed { reason: if said.is_empty() { "its state is `error`".into() } else { said.into() } },
+        "deleted" | "deleting" => Phase::Deleting,
+        "provisioning" => Phase::Pending { what: format!("building: {nodes}") },
+        // Degraded, upgrading, and whatever else DigitalOcean may call a state that passes.
+        state => Phase::Pending { what: format!("{state}: {}", if said.is_empty() { &nodes } else { said }) },
+    }
+}
+
+#[async_trait]
+impl Handler for ClusterHandler {
+    fn fields(&self) -> &'static [Field] {
+        FIELDS
+    }
+
+    fn holds_data(&self) -> bool {
+        true
+    }
+
+    fn same(&self, field: &str, desired: &Value, observed: &Value) -> bool {
+        let texts = (desired.as_str().unwrap_or_default(), observed.as_str().unwrap_or_default());
+        match field {
+            "kubernetes_version" => version::same(texts.0, texts.1),
+            "default_node_pool.name" => roll::is_settled(texts.1),
+            "tags" => same_tags(desired, observed),
+            _ => desired == observed,
+        }
+    }
+
+    fn refuse_change(&self, field: &str, from: &Value, to: &Value) -> Option<String> {
+        match field {
+            "kubernetes_version" => version::refuse(from.as_str()?, to.as_str()?),
+            "highly_available" if from == &json!(true) => Some(
+                "DigitalOcean cannot take a highly available control plane back: set highlyAvailable to true, or make another cluster".into(),
+            ),
+            _ => None,
+        }
+    }
+
+    fn typical(&self, op: Op, props: &Props) -> Typical {
+        let pool_nodes = number(props, "default_node_pool.node_count").unwrap_or(1);
+        Some(Duration::from_secs(match op {
+            Op::Create => 390,
+            Op::Replace => 450,
+            Op::Update => 150 + 10 * u64::from(pool_nodes.min(100)),
+            Op::Delete => 60,
+            Op::Adopt => 5,
+        }))
+    }
+
+    async fn check(&self, mut desired: Props, observed: Option<&Observed>) -> Outcome<Props> {
+        let vpc = offers::vpc_id(&self.client, text(&desired, "vpc"), text(&desired, "region")).await?;
+        desired.insert("vpc".into(), json!(vpc));
+        let seen = |name: &str| observed.map(|observed| text(&observed.props, name));
+        let (region, size) = (text(&desired, "region"), text(&desired, "default_node_pool.size"));
+        let wanted = text(&desired, "kubernetes_version");
+        let settled = observed.is_some()
+            && seen("region") == Some(region)
+            && seen("default_node_pool.size") == Some(size)
+            && seen("kubernetes_version").is_some_and(|running| version::same(wanted, running));
+        if settled {
+            return Ok(desired);
+        }
+        let options = self.client.options().await?;
+        if seen("region") != Some(region) {
+            offers::region(&options, region)?;
+        }
+        if seen("default_node_pool.size") != Some(size) {
+            offers::size(&options, size)?;
+        }
+        let resolved = offers::version(&options, wanted, seen("kubernetes_version"))?;
+        desired.insert("kubernetes_version".into(), json!(resolved));
+        Ok(desired)
+    }
+
+    async fn read(&self, id: &str, _props: &Props) -> Outcome<Option<Observed>> {
+        Ok(self.client.cluster(id).await?.as_ref().map(observed))
+    }
+
+    /// DigitalOcean may have two clusters of one name: ours also carries the tags that say whose it is.
+    async fn find(&self, desired: &Props, token: Option<&str>) -> Outcome<Option<Observed>> {
+        let name = text(desired, "cluster_name");
+        let own: Vec<String> = texts(desired, OWN_TAGS).iter().map(|tag| tag.to_ascii_lowercase()).collect();
+        let is_ours = |cluster: &Cluster| {
+            let tags: BTreeSet<String> = cluster.tags.iter().map(|tag| tag.to_ascii_lowercase()).collect();
+            own.iter().all(|tag| tags.contains(tag)) && cluster.region == text(desired, "region")
+        };
+        let clusters = self.client.clusters().await?.into_iter();
+        let mut found: Vec<Cluster> = clusters
+            .filter(|cluster| cluster.name == name && cluster.status.state != "deleted")
+            .filter(|cluster| token.is_none() || is_ours(cluster))
+            .collect();
+        // The interrupted create made the youngest.
+        found.sort_by(|a, b| a.created_at.cmp(&b.created_at));
+        Ok(found.last().map(observed))
+    }
+
+    async fn create(&self, desired: &Props, _token: &str, _replacing: bool) -> Outcome<String> {
+        let name = text(desired, "cluster_name");
+        let body = ClusterCreate {
+            name,
+            region: text(desired, "region"),
+            version: version::slug(text(desired, "kubernetes_version")),
+            vpc_uuid: text(desired, "vpc"),
+            tags: tags_to_send(desired, &[]),
+            ha: flag(desired, "highly_available"),
+            auto_upgrade: flag(desired, "auto_upgrade"),
+            surge_upgrade: !flag(desired, "disable_surge_upgrade"),
+            maintenance_policy: policy(text(desired, "maintenance_window")),
+            control_plane_firewall: firewall(desired).filter(|firewall| firewall.enabled),
+            node_pools: vec![new_default_pool(desired, roll::default_pool_name(name), None)],
+        };
+        match self.client.create_cluster(&body).await {
+            Ok(cluster) => Ok(cluster.id),
+            Err(trouble) if matches!(trouble.class, Class::Taken { .. }) => {
+                let other = self.find(desired, None).await?.map(|other| other.id);
+                Err(taken("DigitalOceanKubernetesCluster", "cluster", name, other, desired))
+            }
+            Err(trouble) => Err(trouble),
+        }
+    }
+
+    async fn update(&self, observed: &Observed, desired: &Props, fields: &[&str]) -> Outcome<()> {
+        let id = observed.id.as_str();
+        let Some(cluster) = self.client.cluster(id).await? else {
+            return Err(Trouble::new(Class::NotFound, format!("cluster {id} is gone")));
+        };
+        if fields.iter().any(|field| ONE_REQUEST.contains(field)) {
+            return self.client.update_cluster(id, &cluster_update(&cluster, desired, fields)).await;
+        }
+        if fields.contains(&"registry_integration") {
+            return self.client.set_registry(id, flag(desired, "registry_integration")).await;
+        }
+        if fields.contains(&"default_node_pool.size") || fields.contains(&"default_node_pool.name") {
+            return self.roll(&cluster, desired).await;
+        }
+        if fields.iter().any(|field| field.starts_with("default_node_pool.")) {
+            let pools = roll::default_pools(&cluster.name, &cluster.node_pools);
+            let Some(pool) = roll::primary(&pools) else { return self.roll(&cluster, desired).await };
+            return self.client.update_pool(id, &pool.id, &default_pool_change(desired, pool)).await;
+        }
+        if fields.contains(&"kubernetes_version") {
+            return self.client.upgrade_cluster(id, version::slug(text(desired, "kubernetes_version"))).await;
+        }
+        Ok(())
+    }
+
+    async fn delete(&self, observed: &Observed, _props: &Props, _drain: bool) -> Outcome<()> {
+        self.client.delete_cluster(&observed.id).await
+    }
+
+    async fn ready(&self, observed: &Observed, props: &Props) -> Outcome<Readiness> {
+        let kubeconfig = self.client.kubeconfig(&observed.id).await?;
+        let mut readiness = Readiness::default();
+        if text(props, READY_GATE) == "cloud" {
+            readiness.gate = Some("cloud".into());
+        } else {
+            readiness.gate = Some("api".into());
+            let count = number(&observed.props, "default_node_pool.node_count").unwrap_or(1);
+            let scaled = flag(&observed.props, "default_node_pool.auto_scale");
+            let nodes = if scaled { count.min(1) } else { count };
+            readiness.waiting_for = kube_api::waiting_for(&self.client, &kubeconfig, nodes).await?;
+        }
+        let encoded = SecretString::from(STANDARD.encode(kubeconfig.expose_secret()));
+        readiness.secrets = BTreeMap::from([("kubeconfig".to_owned(), encoded)]);
+        Ok(readiness)
+    }
+
+    fn overdue(&self, id: &str, waiting_for: &str) -> Vec<String> {
+        cluster_overdue(id, waiting_for)
+    }
+}
+
+impl ClusterHandler {
+    /// One step of giving the default pool another size.
+    async fn roll(&self, cluster: &Cluster, desired: &Props) -> Outcome<()> {
+        let pools = roll::default_pools(&cluster.name, &cluster.node_pools);
+        let name = text(desired, "cluster_name");
+        match roll::next_step(name, &pools, text(desired, "default_node_pool.size")) {
+            Step::Mark(pool) => {
+                let change = PoolChange { tags: Some(marked_tags(pool)), ..unchanged(pool) };
+                self.client.update_pool(&cluster.id, &pool.id, &change).await
+            }
+            Step::Make(name) => {
+                let body = new_default_pool(desired, name, roll::primary(&pools));
+                match self.client.create_pool(&cluster.id, &body).await {
+                    // Made by an attempt whose answer was lost: the next look shows it.
+                    Err(trouble) if matches!(trouble.class, Class::Taken { .. }) => {
+                        Err(Trouble { class: Class::Retry { after: None }, ..trouble })
+                    }
+                    other => other.map(|_| ()),
+                }
+            }
+            Step::Remove(pool) => {
+                if text(desired, READY_GATE) != "cloud" {
+                    kube_api::drain(&self.client, &cluster.id, &pool.id).await?;
+                }
+                self.client.delete_pool(&cluster.id, &pool.id).await
+            }
+            Step::Rename(pool, name) => {
+                let change = PoolChange { name, ..unchanged(pool) };
+                self.client.update_pool(&cluster.id, &pool.id, &change).await
+            }
+            Step::Wait | Step::Done => Ok(()),
+        }
+    }
+}
+
+fn cluster_update<'a>(cluster: &'a Cluster, desired: &'a Props, fields: &[&str]) -> ClusterUpdate<'a> {
+    let has = |name: &str| fields.contains(&name);
+    ClusterUpdate {
+        name: if has("cluster_name") { text(desired, "cluster_name") } else { &cluster.name },
+        tags: has("tags").then(|| tags_to_send(desired, &cluster.tags)),
+        ha: has("highly_available").then(|| flag(desired, "highly_available")),
+        auto_upgrade: has("auto_upgrade").then(|| flag(desired, "auto_upgrade")),
+        surge_upgrade: has("disable_surge_upgrade").then(|| !flag(desired, "disable_surge_upgrade")),
+        maintenance_policy: has("maintenance_window").then(|| policy(text(desired, "maintenance_window"))).flatten(),
+        control_plane_firewall: has("control_plane_firewall_allowed_ips").then(|| firewall(desired)).flatten(),
+    }
+}
+
+fn firewall(desired: &Props) -> Option<Firewall> {
+    let allowed_addresses = texts(desired, "control_plane_firewall_allowed_ips");
+    Some(Firewall { enabled: !allowed_addresses.is_empty(), allowed_addresses })
+}
+
+/// A pool's change that changes nothing: the API wants the name every time.
+fn unchanged(pool: &NodePool) -> PoolChange {
+    PoolChange { name: pool.name.clone(), count: (!pool.auto_scale).then_some(pool.count), ..PoolChange::default() }
+}
+
+fn marked_tags(pool: &NodePool) -> Vec<String> {
+    let kept = pool.tags.iter().filter(|tag| !tag.starts_with("k8s")).cloned();
+    let all: BTreeSet<String> = kept.chain([DEFAULT_POOL_TAG.to_owned()]).collect();
+    all.into_iter().collect()
+}
+
+/// `heir_of`: a pool that it takes the place of; an autoscaled one hands its number of nodes on.
+fn new_default_pool(desired: &Props, name: String, heir_of: Option<&NodePool>) -> PoolChange {
+    let auto_scale = flag(desired, "default_node_pool.auto_scale");
+    let (min, max) = (number(desired, "default_node_pool.min_nodes"), number(desired, "default_node_pool.max_nodes"));
+    let count = match (auto_scale, heir_of) {
+        (false, _) => number(desired, "default_node_pool.node_count"),
+        (true, None) => number(desired, "default_node_pool.initial_node_count"),
+        (true, Some(old)) => Some(old.count.min(max.unwrap_or(u32::MAX)).max(min.unwrap_or(1))),
+    };
+    PoolChange {
+        name,
+        size: Some(text(desired, "default_node_pool.size").to_owned()),
+        count,
+        tags: Some(heir_of.map(marked_tags).unwrap_or_else(|| vec![DEFAULT_POOL_TAG.to_owned()])),
+        // Nobody declares these for a default pool; what was put on by hand moves along.
+        labels: heir_of.map(|old| old.labels.clone()).filter(|labels| !labels.is_empty()),
+        taints: heir_of.map(|old| old.taints.clone()).filter(|taints| !taints.is_empty()),
+        auto_scale: auto_scale.then_some(true),
+        min_nodes: min.filter(|_| auto_scale),
+        max_nodes: max.filter(|_| auto_scale),
+    }
+}
+
+fn default_pool_change(desired: &Props, pool: &NodePool) -> PoolChange {
+    let auto_scale = flag(desired, "default_node_pool.auto_scale");
+    PoolChange {
+        name: pool.name.clone(),
+        count: number(desired, "default_node_pool.node_count").filter(|_| !auto_scale),
+        tags: Some(marked_tags(pool)),
+        auto_scale: Some(auto_scale),
+        min_nodes: number(desired, "default_node_pool.min_nodes").filter(|_| auto_scale),
+        max_nodes: number(desired, "default_node_pool.max_nodes").filter(|_| auto_scale),
+        ..PoolChange::default()
+    }
+}

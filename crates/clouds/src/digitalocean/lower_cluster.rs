@@ -1,0 +1,57 @@
+//! `DigitalOceanKubernetesCluster` → one cluster with its default pool.
+
+use super::normal::{OWN_TAGS, READY_GATE, addresses, desired_tags, window_of_text};
+use super::roll::default_pool_name;
+use super::version::AT_LEAST;
+use super::{CLUSTER, decode, ready_gate, reference};
+use crate::own_labels;
+use berth_engine::handler::{LowerInput, Trouble};
+use berth_engine::unit::{Lowered, Props, Unit};
+use berth_model::pb::berth::digitalocean::v1::DigitalOceanKubernetesClusterSpec;
+use serde_json::{Value, json};
+
+pub fn lower(input: &LowerInput<'_>) -> Result<Lowered, Trouble> {
+    let spec: DigitalOceanKubernetesClusterSpec = decode(input)?;
+    let pool = spec.default_node_pool.clone().unwrap_or_default();
+    let mut props = Props::new();
+    let mut put = |name: &str, value: Value| props.insert(name.to_owned(), value);
+
+    put("cluster_name", json!(spec.cluster_name));
+    put("region", json!(spec.region));
+    put("vpc", json!(reference(input, "vpc", "vpc_id", spec.vpc.as_ref())));
+    // The cloud moves an automatically upgraded cluster on by itself: the version is then where it starts from.
+    let mark = if spec.auto_upgrade { AT_LEAST } else { "" };
+    put("kubernetes_version", json!(format!("{mark}{}", spec.kubernetes_version.trim())));
+    put("highly_available", json!(spec.highly_available));
+    put("auto_upgrade", json!(spec.auto_upgrade));
+    put("disable_surge_upgrade", json!(spec.disable_surge_upgrade));
+    put("registry_integration", json!(spec.registry_integration));
+    put("control_plane_firewall_allowed_ips", addresses(spec.control_plane_firewall_allowed_ips.iter()));
+    if !spec.maintenance_window.is_empty() {
+        put("maintenance_window", json!(window_of_text(&spec.maintenance_window)));
+    }
+
+    put("default_node_pool.name", json!(default_pool_name(&spec.cluster_name)));
+    put("default_node_pool.size", json!(pool.size));
+    put("default_node_pool.auto_scale", json!(pool.auto_scale));
+    if pool.auto_scale {
+        put("default_node_pool.initial_node_count", json!(pool.node_count));
+        put("default_node_pool.min_nodes", json!(pool.min_nodes));
+        put("default_node_pool.max_nodes", json!(pool.max_nodes));
+    } else {
+        put("default_node_pool.node_count", json!(pool.node_count));
+    }
+
+    let (tags, own) = desired_tags(&own_labels(input), &spec.tags);
+    put("tags", tags);
+    put(OWN_TAGS, own);
+    if let Some(gate) = ready_gate(input)? {
+        put(READY_GATE, gate);
+    }
+
+    let mut lowered = Lowered { units: vec![Unit::new("cluster", CLUSTER, "", props)], ..Lowered::default() };
+    lowered.output("cluster_id", "cluster", "id");
+    lowered.output("kubeconfig", "cluster", "kubeconfig");
+    lowered.output("api_server_endpoint", "cluster", "api_server_endpoint");
+    Ok(lowered)
+}

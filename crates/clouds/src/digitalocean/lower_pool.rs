@@ -1,0 +1,41 @@
+//! `DigitalOceanKubernetesNodePool` → one pool in a cluster that is there already.
+
+use super::normal::{OWN_LABELS, READY_GATE, desired_labels, taints};
+use super::{POOL, decode, ready_gate, reference};
+use crate::own_labels;
+use berth_engine::handler::{LowerInput, Trouble};
+use berth_engine::unit::{Lowered, Props, Unit};
+use berth_model::pb::berth::digitalocean::v1::DigitalOceanKubernetesNodePoolSpec;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+pub fn lower(input: &LowerInput<'_>) -> Result<Lowered, Trouble> {
+    let spec: DigitalOceanKubernetesNodePoolSpec = decode(input)?;
+    let mut props = Props::new();
+    let mut put = |name: &str, value: Value| props.insert(name.to_owned(), value);
+
+    put("node_pool_name", json!(spec.node_pool_name));
+    put("cluster", json!(reference(input, "cluster", "cluster_id", spec.cluster.as_ref())));
+    put("size", json!(spec.size));
+    put("auto_scale", json!(spec.auto_scale));
+    if spec.auto_scale {
+        put("initial_node_count", json!(spec.node_count));
+        put("min_nodes", json!(spec.min_nodes));
+        put("max_nodes", json!(spec.max_nodes));
+    } else {
+        put("node_count", json!(spec.node_count));
+    }
+    let (labels, own) = desired_labels(&own_labels(input), &spec.labels);
+    put("labels", labels);
+    put(OWN_LABELS, own);
+    put("taints", taints(spec.taints.iter().map(|t| (t.key.as_str(), t.value.as_str(), t.effect.as_str()))));
+    put("tags", json!(spec.tags.iter().collect::<BTreeSet<_>>()));
+    if let Some(gate) = ready_gate(input)? {
+        put(READY_GATE, gate);
+    }
+
+    let mut lowered = Lowered { units: vec![Unit::new("pool", POOL, "", props)], ..Lowered::default() };
+    lowered.output("node_pool_id", "pool", "id");
+    lowered.output("node_ids", "pool", "node_ids");
+    Ok(lowered)
+}

@@ -1,0 +1,25 @@
+//! `DigitalOceanVpc` → one network.
+
+use super::{NETWORK, decode};
+use berth_engine::handler::{LowerInput, Trouble};
+use berth_engine::unit::{Lowered, Props, Unit};
+use berth_model::pb::berth::digitalocean::v1::DigitalOceanVpcSpec;
+use serde_json::json;
+
+pub fn lower(input: &LowerInput<'_>) -> Result<Lowered, Trouble> {
+    let spec: DigitalOceanVpcSpec = decode(input)?;
+    let mut props = Props::new();
+    props.insert("name".into(), json!(input.id.name));
+    props.insert("description".into(), json!(spec.description));
+    props.insert("region".into(), json!(spec.region));
+    // An omitted range is DigitalOcean's choice, and a default is only ever turned on.
+    if !spec.ip_range_cidr.is_empty() {
+        props.insert("ip_range_cidr".into(), json!(spec.ip_range_cidr));
+    }
+    if spec.is_default_for_region {
+        props.insert("is_default_for_region".into(), json!(true));
+    }
+    let mut lowered = Lowered { units: vec![Unit::new("network", NETWORK, "", props)], ..Lowered::default() };
+    lowered.output("vpc_id", "network", "id");
+    Ok(lowered)
+}

@@ -1,0 +1,241 @@
+//! `digitalocean.pool`: a pool of nodes beside a cluster's default one.
+
+use super::api::{Client, NodePool, PoolChange};
+use super::normal::*;
+use super::words::{pool_overdue, taken};
+use super::{kube_api, offers, roll};
+use async_trait::async_trait;
+use berth_engine::handler::{Class, Handler, Outcome, Trouble};
+use berth_engine::unit::{Change, Field, Observed, Op, Phase, Props, Typical};
+use berth_model::UNKNOWN;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+
+const fn field(name: &'static str, change: Change) -> Field {
+    Field { name, change }
+}
+
+const FIELDS: &[Field] = &[
+    field("node_pool_name", Change::InPlace),
+    field("cluster", Change::Replace),
+    field("size", Change::Replace),
+    field("node_count", Change::InPlace),
+    field("initial_node_count", Change::CreateOnly),
+    field("auto_scale", Change::InPlace),
+    field("min_nodes", Change::InPlace),
+    field("max_nodes", Change::InPlace),
+    field("labels", Change::InPlace),
+    field("taints", Change::InPlace),
+    field("tags", Change::InPlace),
+];
+
+/// So much of a token makes a temporary name: the end, because the beginning is the time.
+const TOKEN_CHARS: usize = 8;
+/// Longest name of a pool: see the default pool's.
+const MAX_POOL_NAME: usize = 63;
+
+pub struct PoolHandler {
+    pub client: Arc<Client>,
+}
+
+pub fn observed(cluster: &str, pool: &NodePool) -> Observed {
+    let mut props = Props::new();
+    let mut put = |name: &str, value: Value| props.insert(name.to_owned(), value);
+    put("node_pool_name", json!(pool.name));
+    put("cluster", json!(cluster));
+    put("size", json!(pool.size));
+    put("node_count", json!(pool.count));
+    put("auto_scale", json!(pool.auto_scale));
+    if pool.auto_scale {
+        put("min_nodes", json!(pool.min_nodes));
+        put("max_nodes", json!(pool.max_nodes));
+    }
+    put("labels", observed_labels(&pool.labels));
+    put("taints", taints(pool.taints.iter().map(|t| (t.key.as_str(), t.value.as_str(), t.effect.as_str()))));
+    put("tags", observed_tags(&pool.tags));
+    let mut ids: Vec<&str> = pool.nodes.iter().map(|node| node.id.as_str()).collect();
+    ids.sort_unstable();
+    let mut outputs = Props::new();
+    outputs.insert("node_ids".into(), json!(ids));
+    Observed { id: pool.id.clone(), props, outputs, phase: phase(pool) }
+}
+
+fn phase(pool: &NodePool) -> Phase {
+    let (running, ready) = roll::nodes_ready(pool);
+    let going = |node: &super::api::Node| matches!(node.status.state.as_str(), "deleting" | "deleted");
+    if ready {
+        Phase::Ready
+    } else if pool.count == 0 && !pool.nodes.is_empty() && pool.nodes.iter().all(going) {
+        Phase::Deleting
+    } else {
+        Phase::Pending { what: format!("building: {running} of {} nodes ready", pool.count) }
+    }
+}
+
+fn temporary_name(name: &str, token: &str) -> String {
+    let short = &token[token.len().saturating_sub(TOKEN_CHARS)..];
+    let head: String = name.chars().take(MAX_POOL_NAME - 1 - short.len()).collect();
+    format!("{}-{short}", head.trim_end_matches('-'))
+}
+
+#[async_trait]
+impl Handler for PoolHandler {
+    fn fields(&self) -> &'static [Field] {
+        FIELDS
+    }
+
+    fn create_first(&self) -> bool {
+        true
+    }
+
+    fn same(&self, field: &str, desired: &Value, observed: &Value) -> bool {
+        match field {
+            "tags" => same_tags(desired, observed),
+            _ => desired == observed,
+        }
+    }
+
+    fn typical(&self, op: Op, _props: &Props) -> Typical {
+        Some(Duration::from_secs(match op {
+            Op::Create | Op::Update => 150,
+            Op::Replace => 240,
+            Op::Delete => 60,
+            Op::Adopt => 5,
+        }))
+    }
+
+    async fn check(&self, mut desired: Props, observed: Option<&Observed>) -> Outcome<Props> {
+        let cluster = offers::cluster_id(&self.client, text(&desired, "cluster")).await?;
+        desired.insert("cluster".into(), json!(cluster));
+        let size = text(&desired, "size");
+        if observed.is_none_or(|observed| text(&observed.props, "size") != size) {
+            offers::size(&*self.client.options().await?, size)?;
+        }
+        Ok(desired)
+    }
+
+    async fn read(&self, id: &str, props: &Props) -> Outcome<Option<Observed>> {
+        let cluster = text(props, "cluster");
+        if is_id(cluster) {
+            return Ok(self.client.pool(cluster, id).await?.map(|pool| observed(cluster, &pool)));
+        }
+        Ok(locate(&self.client, id).await?.map(|(cluster, pool)| observed(&cluster, &pool)))
+    }
+
+    /// Names of pools are unique in a cluster. While an old pool still has the name, the new one has a temporary name with
+    /// the token in it; a pool of the right name but another size is the old one, and not what a create made.
+    async fn find(&self, desired: &Props, token: Option<&str>) -> Outcome<Option<Observed>> {
+        let given = text(desired, "cluster");
+        if given.starts_with(UNKNOWN) {
+            return Ok(None);
+        }
+        let id = match offers::cluster_id(&self.client, given).await {
+            Ok(id) => id,
+            // No cluster, no pool.
+            Err(trouble) if trouble.class == Class::Refused => return Ok(None),
+            Err(trouble) => return Err(trouble),
+        };
+        let Some(cluster) = self.client.cluster(&id).await? else { return Ok(None) };
+        let name = text(desired, "node_pool_name");
+        let temporary = token.map(|token| temporary_name(name, token));
+        let pools = &cluster.node_pools;
+        let begun = pools.iter().find(|pool| Some(&pool.name) == temporary.as_ref());
+        let named = || {
+            let is_ours = |pool: &&NodePool| token.is_none() || pool.size == text(desired, "size");
+            pools.iter().find(|pool| pool.name == name).filter(is_ours)
+        };
+        Ok(begun.or_else(named).map(|pool| observed(&id, pool)))
+    }
+
+    async fn create(&self, desired: &Props, token: &str, replacing: bool) -> Outcome<String> {
+        let (cluster, name) = (text(desired, "cluster"), text(desired, "node_pool_name"));
+        let taints = taints_to_send(desired);
+        let auto_scale = flag(desired, "auto_scale");
+        let first = number(desired, if auto_scale { "initial_node_count" } else { "node_count" });
+        let body = PoolChange {
+            name: if replacing { temporary_name(name, token) } else { name.to_owned() },
+            size: Some(text(desired, "size").to_owned()),
+            count: first,
+            taints: Some(taints).filter(|taints| !taints.is_empty()),
+            tags: Some(tags_to_send(desired, &[])),
+            ..pool_change(desired, &[])
+        };
+        match self.client.create_pool(cluster, &body).await {
+            Ok(pool) => Ok(pool.id),
+            Err(trouble) if matches!(trouble.class, Class::Taken { .. }) => {
+                let other = self.find(desired, None).await?.map(|other| other.id);
+                Err(taken("DigitalOceanKubernetesNodePool", "pool", &body.name, other, desired))
+            }
+            Err(trouble) if trouble.is_not_found() => {
+                Err(Trouble::refused(format!("DigitalOcean has no cluster {cluster} to make the pool `{name}` in"))
+                    .help("see all:   doctl kubernetes cluster list"))
+            }
+            Err(trouble) => Err(trouble),
+        }
+    }
+
+    async fn update(&self, observed: &Observed, desired: &Props, _fields: &[&str]) -> Outcome<()> {
+        let cluster = text(&observed.props, "cluster");
+        let Some(pool) = self.client.pool(cluster, &observed.id).await? else {
+            return Err(Trouble::new(Class::NotFound, format!("pool {} is gone", observed.id)));
+        };
+        let had_taints = !pool.taints.is_empty();
+        let taints = taints_to_send(desired);
+        let body = PoolChange {
+            // An empty list is sent only to take taints away.
+            taints: Some(taints).filter(|taints| had_taints || !taints.is_empty()),
+            ..pool_change(desired, &pool.tags)
+        };
+        self.client.update_pool(cluster, &observed.id, &body).await
+    }
+
+    async fn delete(&self, observed: &Observed, props: &Props, drain: bool) -> Outcome<()> {
+        let cluster = text(&observed.props, "cluster");
+        if drain && text(props, READY_GATE) != "cloud" {
+            kube_api::drain(&self.client, cluster, &observed.id).await?;
+        }
+        self.client.delete_pool(cluster, &observed.id).await
+    }
+
+    fn overdue(&self, id: &str, _waiting_for: &str) -> Vec<String> {
+        pool_overdue(id)
+    }
+}
+
+/// Everything that can change in place.
+fn pool_change(desired: &Props, present_tags: &[String]) -> PoolChange {
+    let auto_scale = flag(desired, "auto_scale");
+    PoolChange {
+        name: text(desired, "node_pool_name").to_owned(),
+        size: None,
+        count: number(desired, "node_count").filter(|_| !auto_scale),
+        tags: Some(tags_to_send(desired, present_tags)),
+        labels: Some(labels_to_send(desired)),
+        taints: None,
+        auto_scale: Some(auto_scale),
+        min_nodes: number(desired, "min_nodes").filter(|_| auto_scale),
+        max_nodes: number(desired, "max_nodes").filter(|_| auto_scale),
+    }
+}
+
+/// Looks for a pool in all clusters: an id alone does not say whose it is.
+pub async fn locate(client: &Client, id: &str) -> Outcome<Option<(String, NodePool)>> {
+    let clusters = client.clusters().await?;
+    let mut pools = clusters.into_iter().flat_map(|c| c.node_pools.into_iter().map(move |pool| (c.id.clone(), pool)));
+    Ok(pools.find(|(_, pool)| pool.id == id))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn temporary_names_hold_the_end_of_the_token_and_fit() {
+        assert_eq!(temporary_name("batch", "0190aaaabbbbccccddddeeee12345678"), "batch-12345678");
+        let long = temporary_name(&"p".repeat(63), "0190aaaabbbbccccddddeeee12345678");
+        assert_eq!(long.len(), 63);
+        assert!(long.ends_with("-12345678"));
+        assert_eq!(temporary_name("batch", "ab"), "batch-ab");
+    }
+}

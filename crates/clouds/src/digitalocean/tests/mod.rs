@@ -1,0 +1,4 @@
+//! Lowering by snapshots, and handlers against the sandbox.
+
+mod lower;
+mod refusals;

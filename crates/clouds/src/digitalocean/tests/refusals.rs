@@ -1,0 +1,49 @@
+//! What DigitalOcean's refusals mean, and what a user is told.
+
+use crate::digitalocean::words::{DigitalOceanWords, cluster_overdue, pool_overdue, taken};
+use crate::http::{Dialect, Refusal};
+use berth_engine::handler::Class;
+use berth_engine::unit::Props;
+use serde_json::json;
+
+fn class(status: u16, words: &str) -> Option<Class> {
+    DigitalOceanWords.class(&Refusal { status, code: String::new(), words: words.into(), change: true })
+}
+
+#[test]
+fn refusals_have_a_meaning() {
+    let again = Some(Class::Retry { after: None });
+    assert_eq!(class(403, "Can not delete VPC with members"), again);
+    assert_eq!(class(403, "Can not delete default VPC"), Some(Class::Refused));
+    assert_eq!(class(403, "You are not authorized to perform this operation"), None);
+    assert_eq!(class(403, "you have reached your droplet limit"), Some(Class::Quota));
+    assert_eq!(class(422, "a cluster with this name already exists"), Some(Class::Taken { id: None }));
+    assert_eq!(class(422, "This action would exceed your account's droplet limit"), Some(Class::Quota));
+    assert_eq!(class(422, "size is invalid"), None);
+    assert_eq!(class(412, "cluster is not in a state to do this"), again);
+    assert_eq!(DigitalOceanWords.read(br#"{"id":"not_found","message":"gone"}"#), ("not_found".into(), "gone".into()));
+    assert_eq!(DigitalOceanWords.read(b"<html>"), (String::new(), String::new()));
+}
+
+#[test]
+fn a_taken_name_says_how_to_import() {
+    let props: Props =
+        serde_json::from_value(json!({"own_tags": ["planton-resource-name:blog", "planton-resource:true"]})).unwrap();
+    let trouble = taken("DigitalOceanKubernetesCluster", "cluster", "blog-k8s", Some("id-1".into()), &props);
+    assert_eq!(trouble.message, "DigitalOcean already has a cluster named `blog-k8s`, not managed by Berth");
+    assert_eq!(trouble.help[0], "to adopt it:   berth import DigitalOceanKubernetesCluster/blog id-1");
+    assert_eq!(trouble.class, Class::Taken { id: Some("id-1".into()) });
+}
+
+#[test]
+fn each_long_wait_says_what_to_check() {
+    insta::assert_yaml_snapshot!(
+        "overdue",
+        json!({
+            "stuck": cluster_overdue("c-1", "building: 0 of 3 nodes ready"),
+            "refused": cluster_overdue("c-1", "waiting for the API server at https://c-1: connection refused"),
+            "nodes": cluster_overdue("c-1", "waiting for nodes: 1 of 3 are Ready in Kubernetes"),
+            "pool": pool_overdue("p-1"),
+        })
+    );
+}

@@ -1,0 +1,105 @@
+//! `digitalocean.vpc`: a private network in a region.
+
+use super::api::{Client, Vpc, VpcCreate, VpcUpdate};
+use super::normal::{flag, text};
+use super::words::taken;
+use async_trait::async_trait;
+use berth_engine::handler::{Class, Handler, Outcome, Trouble};
+use berth_engine::unit::{Change, Field, Observed, Op, Phase, Props, Typical};
+use serde_json::json;
+use std::sync::Arc;
+use std::time::Duration;
+
+const FIELDS: &[Field] = &[
+    Field { name: "description", change: Change::InPlace },
+    Field { name: "region", change: Change::Replace },
+    Field { name: "ip_range_cidr", change: Change::Replace },
+    Field { name: "is_default_for_region", change: Change::InPlace },
+];
+
+pub struct VpcHandler {
+    pub client: Arc<Client>,
+}
+
+pub fn observed(vpc: Vpc) -> Observed {
+    let mut props = Props::new();
+    props.insert("name".into(), json!(vpc.name));
+    props.insert("description".into(), json!(vpc.description));
+    props.insert("region".into(), json!(vpc.region));
+    props.insert("ip_range_cidr".into(), json!(vpc.ip_range));
+    props.insert("is_default_for_region".into(), json!(vpc.default));
+    let mut outputs = Props::new();
+    outputs.insert("ip_range".into(), json!(vpc.ip_range));
+    Observed { id: vpc.id, props, outputs, phase: Phase::Ready }
+}
+
+#[async_trait]
+impl Handler for VpcHandler {
+    fn fields(&self) -> &'static [Field] {
+        FIELDS
+    }
+
+    fn typical(&self, _op: Op, _props: &Props) -> Typical {
+        Some(Duration::from_secs(3))
+    }
+
+    async fn read(&self, id: &str, _props: &Props) -> Outcome<Option<Observed>> {
+        Ok(self.client.vpc(id).await?.map(observed))
+    }
+
+    /// Names of networks are unique in an account, so that the name finds both what was made and what is in the way.
+    async fn find(&self, desired: &Props, _token: Option<&str>) -> Outcome<Option<Observed>> {
+        let name = text(desired, "name");
+        Ok(self.client.vpcs().await?.into_iter().find(|vpc| vpc.name.eq_ignore_ascii_case(name)).map(observed))
+    }
+
+    async fn create(&self, desired: &Props, _token: &str, _replacing: bool) -> Outcome<String> {
+        let name = text(desired, "name");
+        let body = VpcCreate {
+            name,
+            region: text(desired, "region"),
+            description: text(desired, "description"),
+            ip_range: text(desired, "ip_range_cidr"),
+        };
+        match self.client.create_vpc(&body).await {
+            Ok(vpc) => Ok(vpc.id),
+            Err(trouble) if matches!(trouble.class, Class::Taken { .. }) => match self.find(desired, None).await? {
+                Some(other) => Err(taken("DigitalOceanVpc", "network", name, Some(other.id), desired)),
+                // Then it is the range that is taken, and DigitalOcean's own words say so.
+                None => Err(Trouble { class: Class::Refused, ..trouble }.help(
+                    "choose another range in spec.ipRangeCidr, or leave it out: DigitalOcean then takes a free one",
+                )),
+            },
+            Err(trouble) => Err(trouble),
+        }
+    }
+
+    async fn update(&self, observed: &Observed, desired: &Props, _fields: &[&str]) -> Outcome<()> {
+        let body = VpcUpdate {
+            name: text(&observed.props, "name"),
+            description: text(desired, "description"),
+            default: flag(desired, "is_default_for_region").then_some(true),
+        };
+        self.client.update_vpc(&observed.id, &body).await
+    }
+
+    async fn delete(&self, observed: &Observed, _props: &Props, _drain: bool) -> Outcome<()> {
+        let name = text(&observed.props, "name");
+        if flag(&observed.props, "is_default_for_region") {
+            let region = text(&observed.props, "region");
+            return Err(Trouble::refused(format!(
+                "`{name}` is the default network of {region}, which cannot be deleted"
+            ))
+            .help("make another network the region's default first: spec.isDefaultForRegion: true there"));
+        }
+        self.client.delete_vpc(&observed.id).await.map_err(|trouble| match trouble.class {
+            Class::Retry { .. } => trouble
+                .help(format!("see what is still in it:   doctl vpcs get {}; doctl compute droplet list", observed.id)),
+            _ => trouble,
+        })
+    }
+
+    fn overdue(&self, id: &str, _waiting_for: &str) -> Vec<String> {
+        vec![format!("see what is still in it:   doctl vpcs get {id}; doctl compute droplet list")]
+    }
+}
