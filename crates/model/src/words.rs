@@ -1,0 +1,133 @@
+//! Names as people read them, and the nearest name to one that was mistyped.
+
+/// `nodeCount` → `node count`, `ip_range_cidr` → `IP range CIDR`.
+pub fn humanise(name: &str) -> String {
+    let snake = snake_case(name);
+    let words: Vec<String> = snake.split('_').filter(|word| !word.is_empty()).map(abbreviation).collect();
+    words.join(" ")
+}
+
+fn abbreviation(word: &str) -> String {
+    match word {
+        "ip" | "cidr" | "api" | "url" | "cni" => word.to_uppercase(),
+        "ips" => "IPs".to_owned(),
+        "cidrs" => "CIDRs".to_owned(),
+        _ => word.to_owned(),
+    }
+}
+
+/// `node_count` → `nodeCount`. What is camelCase already stays as it is.
+pub fn camel_case(name: &str) -> String {
+    let mut out = String::with_capacity(name.len());
+    let mut upper = false;
+    for c in name.chars() {
+        if c == '_' {
+            upper = true;
+        } else if upper {
+            out.extend(c.to_uppercase());
+            upper = false;
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+/// `nodeCount` → `node_count`. What is snake_case already stays as it is.
+pub fn snake_case(name: &str) -> String {
+    let mut out = String::with_capacity(name.len() + 4);
+    for c in name.chars() {
+        if c.is_ascii_uppercase() {
+            if !out.is_empty() && !out.ends_with(['_', '.']) {
+                out.push('_');
+            }
+            out.push(c.to_ascii_lowercase());
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+/// The candidate that was most likely meant, if any is near enough to be worth saying.
+pub fn nearest<'a>(given: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    // Comparing is quadratic in the length, so that very long names are not worth the time.
+    if given.is_empty() || given.len() > 100 {
+        return None;
+    }
+    let wanted = given.to_lowercase();
+    let mut best: Option<(f64, &str)> = None;
+    for candidate in candidates {
+        let other = candidate.to_lowercase();
+        let mut score = strsim::normalized_damerau_levenshtein(&wanted, &other);
+        if wanted.len() >= 3 && (other.starts_with(&wanted) || wanted.starts_with(&other)) {
+            score = score.max(0.75);
+        }
+        if score >= 0.6 && best.is_none_or(|(most, _)| score > most) {
+            best = Some((score, candidate));
+        }
+    }
+    best.map(|(_, candidate)| candidate)
+}
+
+/// ``did you mean `x`?``
+pub fn did_you_mean<'a>(given: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    nearest(given, candidates).map(|near| format!("did you mean `{near}`?"))
+}
+
+/// `a`, `a or b`, `a, b or c`.
+pub fn either<S: AsRef<str>>(items: &[S]) -> String {
+    match items {
+        [] => String::new(),
+        [one] => one.as_ref().to_owned(),
+        [head @ .., last] => {
+            let head: Vec<&str> = head.iter().map(AsRef::as_ref).collect();
+            format!("{} or {}", head.join(", "), last.as_ref())
+        }
+    }
+}
+
+/// Most characters of a value that a message repeats.
+const SHOWN_CHARS: usize = 60;
+
+/// A value as a message repeats it: in backticks, on one line, not too long.
+pub fn shown(value: &str) -> String {
+    let mut out = String::from("`");
+    for (n, c) in value.chars().enumerate() {
+        if n == SHOWN_CHARS {
+            out.push('…');
+            break;
+        }
+        if c.is_control() {
+            out.extend(c.escape_default());
+        } else {
+            out.push(c);
+        }
+    }
+    out.push('`');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_read_well() {
+        assert_eq!(humanise("nodeCount"), "node count");
+        assert_eq!(humanise("ip_range_cidr"), "IP range CIDR");
+        assert_eq!(humanise("apiAllowedCidrs"), "API allowed CIDRs");
+        assert_eq!(camel_case("default_node_pool"), "defaultNodePool");
+        assert_eq!(camel_case("createdAt"), "createdAt");
+        assert_eq!(snake_case("defaultNodePool"), "default_node_pool");
+        assert_eq!(snake_case("status.outputs.networkId"), "status.outputs.network_id");
+        assert_eq!(either(&["a", "b", "c"]), "a, b or c");
+    }
+
+    #[test]
+    fn near_names_are_found_and_far_ones_are_not() {
+        assert_eq!(nearest("kubernetesVerison", ["region", "kubernetesVersion"]), Some("kubernetesVersion"));
+        assert_eq!(nearest("FRA1", ["lon1", "fra1"]), Some("fra1"));
+        assert_eq!(nearest("banana", ["region", "size"]), None);
+    }
+}
