@@ -296,8 +296,18 @@ impl Run<'_> {
         }
     }
 
+    /// Outputs stay while something is changed or has failed: others may refer to them.
+    fn status_before(&self, id: &ResourceId) -> Status {
+        let known = self.request.known.resources.get(id);
+        Status {
+            outputs: known.map(|k| k.outputs.clone()).unwrap_or_default(),
+            facts: known.map(|k| k.facts.clone()).unwrap_or_default(),
+            ..Status::default()
+        }
+    }
+
     fn deadline(&self, manifest: Option<&Manifest>) -> Instant {
-        let own = manifest.and_then(|m| m.timeout());
+        let own = manifest.and_then(Manifest::timeout);
         Instant::now() + own.unwrap_or(self.cx.options.timeout)
     }
 
@@ -307,9 +317,10 @@ impl Run<'_> {
         let known = self.request.known.resources.get(&plan.id).map(|k| &*k.manifest);
         let deadline = self.deadline(known);
         let mut states = self.states(&plan.id);
-        let going: HashSet<&str> = plan.units.iter().filter(|u| u.op == Some(Op::Replace) && u.delete_first).map(|u| u.key.as_str()).collect();
+        let going: HashSet<&str> =
+            plan.units.iter().filter(|u| u.op == Some(Op::Replace) && u.delete_first).map(|u| u.key.as_str()).collect();
         if whole {
-            let status = Status { state: "Deleting".into(), ..Status::default() };
+            let status = Status { state: "Deleting".into(), ..self.status_before(&plan.id) };
             self.cx.recorder.status(&plan.id, status).await?;
         }
         let mut kept = Vec::new();
@@ -327,7 +338,13 @@ impl Run<'_> {
         Ok(End { summary: "deleted".into(), pending: false })
     }
 
-    async fn delete_unit(&self, plan: &ResourcePlan, state: UnitState, drain: bool, deadline: Instant) -> Result<(), Stop> {
+    async fn delete_unit(
+        &self,
+        plan: &ResourcePlan,
+        state: UnitState,
+        drain: bool,
+        deadline: Instant,
+    ) -> Result<(), Stop> {
         let provider = self.catalog.provider(&state.account).await?;
         let handler = provider.handler(&state.unit_type).ok_or_else(|| no_handler(&state.unit_type))?;
         let unit = Unit::new(&state.key, &state.unit_type, &state.scope, state.props.clone());
@@ -364,19 +381,29 @@ impl Run<'_> {
         left.retain(|state| !keys.contains(state.key.as_str()));
         while let Some(state) = left.pop() {
             if !plan.units.iter().any(|u| u.key == state.key && u.op == Some(Op::Delete)) {
-                return Err(Trouble::refused(format!("{} of {} is no longer declared, and the plan did not say so", state.key, plan.id)).into());
+                return Err(Trouble::refused(format!(
+                    "{} of {} is no longer declared, and the plan did not say so",
+                    state.key, plan.id
+                ))
+                .into());
             }
             self.delete_unit(plan, state, true, deadline).await?;
         }
 
         let pending = made.values().any(|m| m.pending);
-        self.record(plan, &lowered, &made, pending).await?;
+        self.record(plan, &wanted.account, &lowered, &made, pending).await?;
         self.put_states(&plan.id, made.values().map(|m| m.state.clone()).collect());
         Ok(End { summary: summary(&lowered, &made), pending })
     }
 
     /// All units, each as soon as those it depends on are there.
-    async fn units_of(&self, plan: &ResourcePlan, wanted: &Wanted, lowered: &Lowered, deadline: Instant) -> Result<HashMap<String, Made>, Stop> {
+    async fn units_of(
+        &self,
+        plan: &ResourcePlan,
+        wanted: &Wanted,
+        lowered: &Lowered,
+        deadline: Instant,
+    ) -> Result<HashMap<String, Made>, Stop> {
         let mut made: HashMap<String, Made> = HashMap::new();
         if lowered.units.is_empty() {
             return Ok(made);
@@ -386,7 +413,10 @@ impl Run<'_> {
         let index: HashMap<&str, usize> = order.iter().enumerate().map(|(i, u)| (u.key.as_str(), i)).collect();
         let mut graph = Graph::new(order.len());
         for (after, unit) in order.iter().enumerate() {
-            unit.depends_on.iter().filter_map(|key| index.get(key.as_str())).for_each(|before| graph.edge(*before, after));
+            unit.depends_on
+                .iter()
+                .filter_map(|key| index.get(key.as_str()))
+                .for_each(|before| graph.edge(*before, after));
         }
         let states = self.states(&plan.id);
         let mut walk = Walk::new(graph);
@@ -397,11 +427,16 @@ impl Run<'_> {
                 let Some(i) = walk.next() else { break };
                 let unit = order[i];
                 let handler = provider.handler(&unit.unit_type).ok_or_else(|| no_handler(&unit.unit_type))?;
-                let props = fill(&unit.props, &|key, name| made.get(key).and_then(|m: &Made| m.state.outputs.get(name)).cloned());
+                let props = fill(&unit.props, &|key, name| {
+                    made.get(key).and_then(|m: &Made| m.state.outputs.get(name)).cloned()
+                });
                 let state = states.iter().find(|s| s.key == unit.key && !s.deposed).cloned();
-                let deposed: Vec<UnitState> = states.iter().filter(|s| s.key == unit.key && s.deposed).cloned().collect();
-                let hint = state.as_ref().and_then(|s| self.seen.lock().unwrap_or_else(|e| e.into_inner()).remove(&s.token));
-                let others_wait = self.needed.contains(&plan.id) || order.iter().any(|u| u.depends_on.contains(&unit.key));
+                let deposed: Vec<UnitState> =
+                    states.iter().filter(|s| s.key == unit.key && s.deposed).cloned().collect();
+                let hint =
+                    state.as_ref().and_then(|s| self.seen.lock().unwrap_or_else(|e| e.into_inner()).remove(&s.token));
+                let others_wait =
+                    self.needed.contains(&plan.id) || order.iter().any(|u| u.depends_on.contains(&unit.key));
                 let provider = &*provider;
                 running.push(async move {
                     let run = UnitRun {
@@ -431,8 +466,20 @@ impl Run<'_> {
     }
 
     /// Status and outputs, from what the units became.
-    async fn record(&self, plan: &ResourcePlan, lowered: &Lowered, made: &HashMap<String, Made>, pending: bool) -> Result<(), Stop> {
-        let by_unit: HashMap<String, Props> = made.iter().map(|(key, m)| (key.clone(), m.state.outputs.clone())).collect();
+    async fn record(
+        &self,
+        plan: &ResourcePlan,
+        account: &str,
+        lowered: &Lowered,
+        made: &HashMap<String, Made>,
+        pending: bool,
+    ) -> Result<(), Stop> {
+        let mut by_unit: HashMap<String, Props> =
+            made.iter().map(|(key, m)| (key.clone(), m.state.outputs.clone())).collect();
+        if lowered.outputs.values().any(|from| from.unit.is_empty()) {
+            let identity = self.catalog.provider(account).await?.identity().await?;
+            by_unit.insert(String::new(), Props::from_iter([("identity".to_owned(), identity.into())]));
+        }
         let mut secrets: BTreeMap<String, SecretString> = BTreeMap::new();
         for (name, from) in &lowered.outputs {
             if let Some(secret) = made.get(&from.unit).and_then(|m| m.state.secrets.get(&from.output)) {
@@ -455,7 +502,7 @@ impl Run<'_> {
     }
 
     async fn failed(&self, id: &ResourceId, trouble: &Trouble) {
-        let status = Status { state: "Failed".into(), message: trouble.message.clone(), ..Status::default() };
+        let status = Status { state: "Failed".into(), message: trouble.message.clone(), ..self.status_before(id) };
         // The run's own report carries the trouble; a state that cannot be written shows up in the next write.
         if let Err(error) = self.cx.recorder.status(id, status).await {
             tracing::warn!(resource = %id, %error, "could not record the failure");
@@ -499,7 +546,9 @@ fn summary(lowered: &Lowered, made: &HashMap<String, Made>) -> String {
     }
     for key in ["network", "firewall"] {
         let Some(observed) = made.get(key).and_then(|m| m.observed.as_ref()) else { continue };
-        if let Some(range) = observed.outputs.get("cidr_block").or_else(|| observed.props.get("ip_range_cidr")).and_then(|v| v.as_str()) {
+        if let Some(range) =
+            observed.outputs.get("cidr_block").or_else(|| observed.props.get("ip_range_cidr")).and_then(|v| v.as_str())
+        {
             parts.push(format!("network {range}"));
         }
         if let Some(rules) = observed.props.get("rules").and_then(|v| v.as_array()) {

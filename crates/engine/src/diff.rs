@@ -74,12 +74,14 @@ pub fn fill(props: &Props, output: &dyn Fn(&str, &str) -> Option<Value>) -> Prop
 
 fn fill_value(value: &Value, output: &dyn Fn(&str, &str) -> Option<Value>) -> Value {
     match value {
-        Value::Object(map) => match (map.get("$unit").and_then(Value::as_str), map.get("output").and_then(Value::as_str)) {
-            (Some(unit), Some(name)) => {
-                output(unit, name).unwrap_or_else(|| Value::String(format!("{UNKNOWN}{name} of {unit}")))
+        Value::Object(map) => {
+            match (map.get("$unit").and_then(Value::as_str), map.get("output").and_then(Value::as_str)) {
+                (Some(unit), Some(name)) => {
+                    output(unit, name).unwrap_or_else(|| Value::String(format!("{UNKNOWN}{name} of {unit}")))
+                }
+                _ => Value::Object(fill(map, output)),
             }
-            _ => Value::Object(fill(map, output)),
-        },
+        }
         Value::Array(items) => Value::Array(items.iter().map(|item| fill_value(item, output)).collect()),
         other => other.clone(),
     }
@@ -93,7 +95,8 @@ mod tests {
     #[test]
     fn outputs_of_other_units_are_filled_or_marked_unknown() {
         let props = json!({"cluster_id": {"$unit": "cluster", "output": "id"}, "list": [{"$unit": "x", "output": "y"}], "n": 1});
-        let filled = fill(props.as_object().unwrap(), &|unit, name| (unit == "cluster" && name == "id").then(|| json!("c-1")));
+        let filled =
+            fill(props.as_object().unwrap(), &|unit, name| (unit == "cluster" && name == "id").then(|| json!("c-1")));
         assert_eq!(filled["cluster_id"], json!("c-1"));
         assert!(is_unknown(&filled["list"]));
         assert!(!is_unknown(&filled["n"]));

@@ -41,9 +41,13 @@ pub struct Drifted {
 
 /// Checks the units of the given resources. `keep` keeps what was seen.
 pub async fn drift(catalog: &dyn Catalog, known: &Known, resources: &[ResourceId], keep: bool) -> Drifted {
-    let units: Vec<&UnitState> =
-        resources.iter().flat_map(|id| known.units.get(id).map(Vec::as_slice).unwrap_or_default()).filter(|u| u.id.is_some() && !u.deposed).collect();
-    let mut result = Drifted { checked: resources.len(), drifted: BTreeMap::new(), troubles: Vec::new(), seen: Vec::new() };
+    let units: Vec<&UnitState> = resources
+        .iter()
+        .flat_map(|id| known.units.get(id).map(Vec::as_slice).unwrap_or_default())
+        .filter(|u| u.id.is_some() && !u.deposed)
+        .collect();
+    let mut result =
+        Drifted { checked: resources.len(), drifted: BTreeMap::new(), troubles: Vec::new(), seen: Vec::new() };
     for (unit, seen) in units.iter().zip(observe(catalog, &units).await) {
         let observed = match seen {
             Ok(observed) => observed,
@@ -56,7 +60,11 @@ pub async fn drift(catalog: &dyn Catalog, known: &Known, resources: &[ResourceId
         };
         match &observed {
             None => {
-                let gone = GoneUnit { key: unit.key.clone(), unit_type: unit.unit_type.clone(), id: unit.id.clone().unwrap_or_default() };
+                let gone = GoneUnit {
+                    key: unit.key.clone(),
+                    unit_type: unit.unit_type.clone(),
+                    id: unit.id.clone().unwrap_or_default(),
+                };
                 result.drifted.entry(unit.resource.clone()).or_default().gone.push(gone);
             }
             Some(observed) => {

@@ -1,7 +1,7 @@
 //! Order: who comes before whom, at once where nothing forbids it. Pure.
 
-use std::collections::BinaryHeap;
 use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 /// Nodes `0..n` with edges "before → after". Smallest index first among the free ones, so that output is stable.
 #[derive(Debug, Clone, Default)]

@@ -1,13 +1,20 @@
 //! Graph, plan, converge, journal, drift. Knows units, knows no cloud.
 
+mod converge;
 mod diff;
+mod drift;
 mod graph;
 pub mod handler;
 mod observe;
+mod plan;
 pub mod progress;
 pub mod record;
 pub mod unit;
+mod unit_loop;
 
-pub use diff::{FieldChange, Takes, diff, fill, is_unknown, op_for};
-pub use graph::{Graph, Walk};
+pub use converge::{Interrupt, Options, Report, converge};
+pub use diff::{FieldChange, Takes, diff, is_unknown};
+pub use drift::{ChangedUnit, Drift, Drifted, GoneUnit, drift};
+pub use graph::Graph;
 pub use observe::{observe, read_one};
+pub use plan::{Action, Known, KnownResource, Plan, Planned, Request, ResourcePlan, UnitPlan, Wanted, parents, plan};

@@ -89,7 +89,10 @@ async fn by_list(
         let answer = match provider.list(list, scope, page).await {
             Ok(answer) => answer,
             Err(trouble) => {
-                wanted.into_values().flat_map(HashMap::into_values).for_each(|index| seen[index] = Err(trouble.clone()));
+                wanted
+                    .into_values()
+                    .flat_map(HashMap::into_values)
+                    .for_each(|index| seen[index] = Err(trouble.clone()));
                 return Vec::new();
             }
         };

@@ -30,6 +30,7 @@ pub struct Wanted {
 pub struct KnownResource {
     pub manifest: Arc<Manifest>,
     pub outputs: Props,
+    pub facts: Props,
     /// Its status says Ready for the generation that is stored.
     pub settled: bool,
 }
@@ -154,10 +155,8 @@ pub async fn plan(catalog: &dyn Catalog, request: &Request) -> Planned {
 
     let mut graph = Graph::new(request.wanted.len());
     for (index, wanted) in request.wanted.iter().enumerate() {
-        for reference in wanted.manifest.refs() {
-            if let Some(parent) = wanted_ids.get(&reference.to) {
-                graph.edge(*parent, index);
-            }
+        for parent in parents(&wanted.manifest).iter().filter_map(|id| wanted_ids.get(id)) {
+            graph.edge(*parent, index);
         }
     }
     let order = match graph.order() {
@@ -170,7 +169,14 @@ pub async fn plan(catalog: &dyn Catalog, request: &Request) -> Planned {
         }
     };
 
-    let mut planner = Planner { catalog, request, wanted_ids: &wanted_ids, seen: &seen, outputs: HashMap::new(), lookups: HashMap::new() };
+    let mut planner = Planner {
+        catalog,
+        request,
+        wanted_ids: &wanted_ids,
+        seen: &seen,
+        outputs: HashMap::new(),
+        lookups: HashMap::new(),
+    };
     let mut resources = Vec::with_capacity(request.wanted.len() + request.unwanted.len());
     for index in order {
         let wanted = &request.wanted[index];
@@ -219,8 +225,11 @@ impl Planner<'_> {
             let props = fill(&unit.props, &|key, name| made.get(key).and_then(|outputs| outputs.get(name)).cloned());
             let state = live.get(unit.key.as_str()).copied();
             if let Some(state) = state.filter(|s| s.account != wanted.account) {
-                return Err(Trouble::refused(format!("the account cannot change from {} to {}", state.account, wanted.account))
-                    .help("delete the resource and apply it again, or put the account back"));
+                return Err(Trouble::refused(format!(
+                    "the account cannot change from {} to {}",
+                    state.account, wanted.account
+                ))
+                .help("delete the resource and apply it again, or put the account back"));
             }
             let observed = state.and_then(|s| self.seen.get(&s.token)).and_then(Option::as_ref);
             let (planned, outputs) = self.unit(handler, unit, props, state, observed, id).await?;
@@ -241,9 +250,17 @@ impl Planner<'_> {
         }
 
         self.outputs.insert(id.clone(), outputs_of(&lowered, &made));
-        let is_new = !self.request.known.resources.contains_key(id);
-        let action = action_of(&units, is_new);
-        let mut after: Vec<ResourceId> = wanted.manifest.refs().into_iter().map(|r| r.to).collect();
+        let known = self.request.known.resources.get(id);
+        let action = match (units.is_empty(), known) {
+            (true, None) => Action::Create,
+            // Without units, only the manifest can tell whether there is something to do.
+            (true, Some(known)) if !known.settled || known.manifest.to_json() != wanted.manifest.to_json() => {
+                Action::Update
+            }
+            (true, Some(_)) => Action::Unchanged,
+            (false, _) => action_of(&units),
+        };
+        let mut after = parents(&wanted.manifest);
         after.retain(|parent| self.wanted_ids.contains_key(parent));
         after.sort();
         after.dedup();
@@ -346,9 +363,17 @@ impl Planner<'_> {
     }
 }
 
+/// The resources that a manifest refers to, or names plainly where a resource of that name may be.
+pub fn parents(manifest: &Manifest) -> Vec<ResourceId> {
+    manifest.refs().into_iter().chain(manifest.named()).map(|r| r.to).filter(|to| *to != manifest.id).collect()
+}
+
 /// Says that a name is taken, and how to go on.
 pub(crate) fn taken(unit: &Unit, resource: &ResourceId, props: &Props, other: &str) -> Trouble {
-    let name = ["cluster_name", "network_name", "name", "node_pool_name"].iter().find_map(|n| props.get(*n)).and_then(Value::as_str);
+    let name = ["cluster_name", "network_name", "name", "node_pool_name"]
+        .iter()
+        .find_map(|n| props.get(*n))
+        .and_then(Value::as_str);
     let what = unit.unit_type.split('.').next_back().unwrap_or("object");
     let cloud = cloud_name(&unit.unit_type);
     let place = if unit.scope.is_empty() { String::new() } else { format!(" in {}", unit.scope) };
@@ -380,6 +405,12 @@ pub(crate) fn lower(
     let manifest = &*wanted.manifest;
     let mut targets = BTreeMap::new();
     let mut values: HashMap<(String, String), String> = HashMap::new();
+    // A plain name that is a resource's is as good as a reference to it; any other is the cloud's own.
+    for reference in manifest.named() {
+        if let Some((other, outputs)) = target(&reference.to) {
+            targets.insert(reference.field, Target { id: reference.to, spec: other.spec_json(), outputs });
+        }
+    }
     for reference in manifest.refs() {
         let (other, outputs) = target(&reference.to).ok_or_else(|| {
             Trouble::refused(format!("{} refers to {}, which is not here and not applied", manifest.id, reference.to))
@@ -396,8 +427,7 @@ pub(crate) fn lower(
             })?,
         };
         values.insert((reference.field.clone(), reference.to.to_string()), value);
-        let spec = other.to_json().get("spec").cloned().unwrap_or_default();
-        targets.insert(reference.field.clone(), Target { id: reference.to.clone(), spec, outputs });
+        targets.insert(reference.field.clone(), Target { id: reference.to.clone(), spec: other.spec_json(), outputs });
     }
     let spec = manifest.resolve(&|reference| {
         values.get(&(reference.field.clone(), reference.to.to_string())).cloned().unwrap_or_default()
@@ -444,7 +474,12 @@ fn created(props: &Props) -> Vec<FieldChange> {
     props
         .iter()
         .filter(|(_, value)| !value.is_null())
-        .map(|(field, value)| FieldChange { field: field.clone(), from: Value::Null, to: value.clone(), takes: Takes::InPlace })
+        .map(|(field, value)| FieldChange {
+            field: field.clone(),
+            from: Value::Null,
+            to: value.clone(),
+            takes: Takes::InPlace,
+        })
         .collect()
 }
 
@@ -461,12 +496,12 @@ fn gone(state: &UnitState, handler: Option<&dyn Handler>, exists: bool, why: &st
     }
 }
 
-fn action_of(units: &[UnitPlan], is_new: bool) -> Action {
+fn action_of(units: &[UnitPlan]) -> Action {
     let any = |op| units.iter().any(|u| u.op == Some(op));
     let all_new = units.iter().all(|u| u.op == Some(Op::Create));
     if any(Op::Replace) {
         Action::Replace
-    } else if is_new && all_new || !units.is_empty() && all_new {
+    } else if all_new {
         Action::Create
     } else if any(Op::Update) || any(Op::Create) || any(Op::Delete) {
         Action::Update
@@ -478,18 +513,20 @@ fn action_of(units: &[UnitPlan], is_new: bool) -> Action {
 }
 
 /// Deletions, with what refers to a resource going before it.
-async fn deletions(catalog: &dyn Catalog, request: &Request, seen: &HashMap<String, Option<Observed>>) -> Vec<ResourcePlan> {
+async fn deletions(
+    catalog: &dyn Catalog,
+    request: &Request,
+    seen: &HashMap<String, Option<Observed>>,
+) -> Vec<ResourcePlan> {
     let index: HashMap<&ResourceId, usize> = request.unwanted.iter().enumerate().map(|(i, id)| (id, i)).collect();
     let mut graph = Graph::new(request.unwanted.len());
     let mut after: Vec<Vec<ResourceId>> = vec![Vec::new(); request.unwanted.len()];
     for (child, id) in request.unwanted.iter().enumerate() {
         let Some(known) = request.known.resources.get(id) else { continue };
-        for reference in known.manifest.refs() {
-            if let Some(parent) = index.get(&reference.to) {
-                graph.edge(child, *parent);
-                if after[*parent].last() != Some(id) {
-                    after[*parent].push(id.clone());
-                }
+        for parent in parents(&known.manifest).iter().filter_map(|to| index.get(to)) {
+            graph.edge(child, *parent);
+            if after[*parent].last() != Some(id) {
+                after[*parent].push(id.clone());
             }
         }
     }
@@ -508,7 +545,13 @@ async fn deletions(catalog: &dyn Catalog, request: &Request, seen: &HashMap<Stri
             units.push(gone(state, handler, exists, if exists { "" } else { "already gone" }));
         }
         let typical_seconds = Some(typical.as_secs()).filter(|s| *s > 0);
-        plans.push(ResourcePlan { id: id.clone(), action: Action::Delete, units, after: std::mem::take(&mut after[i]), typical_seconds });
+        plans.push(ResourcePlan {
+            id: id.clone(),
+            action: Action::Delete,
+            units,
+            after: std::mem::take(&mut after[i]),
+            typical_seconds,
+        });
     }
     plans
 }

@@ -66,7 +66,8 @@ pub fn output_of(key: &str, output: &str) -> Value {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Lowered {
     pub units: Vec<Unit>,
-    /// The resource's outputs (snake_case names of its Outputs message), each an output or secret of one unit.
+    /// The resource's outputs (snake_case names of its Outputs message), each an output or secret of one unit. The empty
+    /// key stands for the account's connection itself, which has one output: `identity`.
     pub outputs: BTreeMap<String, OutputFrom>,
 }
 

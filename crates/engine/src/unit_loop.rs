@@ -62,7 +62,8 @@ impl Patience {
             let message = format!("gave up after {TRIES} tries: {}", trouble.message);
             return Err(Trouble { message, ..trouble }.help("run the same command again to go on").into());
         }
-        let backoff = Duration::from_millis(100).saturating_mul(1 << self.failures.min(6)).mul_f64(rand::random_range(0.5..1.0));
+        let backoff =
+            Duration::from_millis(100).saturating_mul(1 << self.failures.min(6)).mul_f64(rand::random_range(0.5..1.0));
         cx.pause(after.map_or(backoff, |a| a.min(Duration::from_secs(60)))).await
     }
 }
@@ -232,7 +233,10 @@ impl UnitRun<'_> {
                         useless.1 += 1;
                         if useless.1 > USELESS_UPDATES {
                             let c = &changes[0];
-                            let message = format!("the cloud accepted the change of {} and still shows {} in place of {}", c.field, c.from, c.to);
+                            let message = format!(
+                                "the cloud accepted the change of {} and still shows {} in place of {}",
+                                c.field, c.from, c.to
+                            );
                             return Err(Trouble::refused(message).into());
                         }
                         if useless.1 > 2 {
@@ -256,7 +260,8 @@ impl UnitRun<'_> {
                     if !allowed || acted || !deposed.is_empty() {
                         return Err(self.moved(&format!("{forcing} differs, which takes a replacement")).into());
                     }
-                    if let Some(why) = changes.iter().find_map(|c| self.handler.refuse_change(&c.field, &c.from, &c.to)) {
+                    if let Some(why) = changes.iter().find_map(|c| self.handler.refuse_change(&c.field, &c.from, &c.to))
+                    {
                         return Err(Trouble::refused(why).into());
                     }
                     let mut old = row.clone();
@@ -270,7 +275,12 @@ impl UnitRun<'_> {
     }
 
     /// Begins the object: intent, call, outcome. A lost answer leaves the row, so that the next pass looks for it.
-    async fn create(&self, props: &Props, row: Option<UnitState>, replacing: bool) -> Result<Result<UnitState, (UnitState, Trouble)>, Stop> {
+    async fn create(
+        &self,
+        props: &Props,
+        row: Option<UnitState>,
+        replacing: bool,
+    ) -> Result<Result<UnitState, (UnitState, Trouble)>, Stop> {
         let retried = row.is_some();
         let mut row = row.unwrap_or_else(|| UnitState {
             resource: self.resource.clone(),
@@ -322,7 +332,13 @@ impl UnitRun<'_> {
         }
     }
 
-    async fn update(&self, row: &mut UnitState, props: &Props, observed: &Observed, changes: &[FieldChange]) -> Result<Result<(), Trouble>, Stop> {
+    async fn update(
+        &self,
+        row: &mut UnitState,
+        props: &Props,
+        observed: &Observed,
+        changes: &[FieldChange],
+    ) -> Result<Result<(), Trouble>, Stop> {
         let fields: Vec<&str> = changes.iter().map(|c| c.field.as_str()).collect();
         self.doing(&format!("changing {}", fields.join(", ")));
         row.ready = false;
@@ -337,7 +353,11 @@ impl UnitRun<'_> {
             Err(trouble) => {
                 self.cx.recorder.close(entry, Closing::Failed(trouble.message.clone())).await?;
                 // Gone in between: the next pass sees it.
-                if trouble.is_retry() || trouble.is_not_found() { Ok(Err(as_retry(trouble))) } else { Err(trouble.into()) }
+                if trouble.is_retry() || trouble.is_not_found() {
+                    Ok(Err(as_retry(trouble)))
+                } else {
+                    Err(trouble.into())
+                }
             }
         }
     }
@@ -355,7 +375,10 @@ impl UnitRun<'_> {
         let mut outputs = observed.outputs.clone();
         outputs.insert("id".into(), observed.id.clone().into());
         outputs.entry("created_at").or_insert_with(|| {
-            row.outputs.get("created_at").cloned().unwrap_or_else(|| Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string().into())
+            row.outputs
+                .get("created_at")
+                .cloned()
+                .unwrap_or_else(|| Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string().into())
         });
         if !row.ready {
             match self.handler.ready(observed, props).await {
@@ -446,7 +469,9 @@ impl UnitRun<'_> {
                 }
                 Err(trouble) if trouble.is_not_found() => {}
                 Err(trouble) => {
-                    if !trouble.is_retry() && let Some(entry) = entry {
+                    if !trouble.is_retry()
+                        && let Some(entry) = entry
+                    {
                         self.cx.recorder.close(entry, Closing::Failed(trouble.message.clone())).await?;
                     }
                     patience.after(self.cx, trouble).await?;
@@ -470,12 +495,20 @@ impl UnitRun<'_> {
     }
 
     fn moved(&self, what: &str) -> Trouble {
-        Trouble::refused(format!("the cloud changed since the plan was made: {} {what}", self.unit.key)).help("plan again, then apply")
+        Trouble::refused(format!("the cloud changed since the plan was made: {} {what}", self.unit.key))
+            .help("plan again, then apply")
     }
 
     fn what(&self, props: &Props) -> String {
-        let name = ["cluster_name", "network_name", "node_pool_name", "name"].iter().find_map(|n| props.get(*n)?.as_str()).unwrap_or(&self.unit.key);
-        if self.unit.scope.is_empty() { format!("{} {name}", self.unit.unit_type) } else { format!("{} {name} in {}", self.unit.unit_type, self.unit.scope) }
+        let name = ["cluster_name", "network_name", "node_pool_name", "name"]
+            .iter()
+            .find_map(|n| props.get(*n)?.as_str())
+            .unwrap_or(&self.unit.key);
+        if self.unit.scope.is_empty() {
+            format!("{} {name}", self.unit.unit_type)
+        } else {
+            format!("{} {name} in {}", self.unit.unit_type, self.unit.scope)
+        }
     }
 }
 
