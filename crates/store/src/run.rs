@@ -17,6 +17,7 @@ use sqlx::sqlite::SqliteConnection;
 use sqlx::{ConnectOptions, Executor};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use zeroize::Zeroizing;
 
 /// Journal entries and events that are kept, each; older ones go when a run begins.
 const KEPT_MAX: i64 = 100_000;
@@ -45,6 +46,59 @@ pub struct NewResource {
     /// JSON pointers of the strings in it that are secret.
     pub secrets: Vec<String>,
     pub source: Source,
+}
+
+impl NewResource {
+    /// `masked` is the same manifest with every secret replaced by another text: where the two differ, there is a secret.
+    /// The text must be one that no secret can be, such as `"\0"`. Fails when they differ in anything but texts.
+    pub fn new(
+        id: ResourceId,
+        api_version: impl Into<String>,
+        manifest: Value,
+        masked: &Value,
+        source: Source,
+    ) -> Result<Self, StoreError> {
+        let mut secrets = Vec::new();
+        if !differing_texts(&manifest, masked, &mut String::new(), &mut secrets) {
+            let cause = "with secrets masked it is not the same manifest".into();
+            return Err(StoreError::Corrupt { of: format!("the manifest of {id}"), cause });
+        }
+        Ok(Self { id, api_version: api_version.into(), manifest, secrets, source })
+    }
+}
+
+/// JSON pointers of the strings that differ; `false` when anything else does.
+fn differing_texts(one: &Value, other: &Value, at: &mut String, found: &mut Vec<String>) -> bool {
+    let length = at.len();
+    match (one, other) {
+        (Value::String(one), Value::String(other)) => {
+            if one != other {
+                found.push(at.clone());
+            }
+            true
+        }
+        (Value::Array(one), Value::Array(other)) => {
+            one.len() == other.len()
+                && one.iter().zip(other).enumerate().all(|(index, (one, other))| {
+                    at.push_str(&format!("/{index}"));
+                    let same = differing_texts(one, other, at, found);
+                    at.truncate(length);
+                    same
+                })
+        }
+        (Value::Object(one), Value::Object(other)) => {
+            one.len() == other.len()
+                && one.iter().all(|(name, one)| {
+                    let Some(other) = other.get(name) else { return false };
+                    at.push('/');
+                    at.push_str(&name.replace('~', "~0").replace('/', "~1"));
+                    let same = differing_texts(one, other, at, found);
+                    at.truncate(length);
+                    same
+                })
+        }
+        (one, other) => one == other,
+    }
 }
 
 impl Run {
@@ -101,13 +155,9 @@ impl Run {
         for pointer in &secrets {
             match manifest.pointer_mut(pointer) {
                 Some(Value::String(clear)) => {
-                    let mut clear = zeroize::Zeroizing::new(std::mem::take(clear));
                     check(&id, "a secret", clear.len(), SECRET_BYTES_MAX)?;
-                    let sealed = self.sealer.seal(&Place::manifest(&id, pointer), &clear)?;
-                    zeroize::Zeroize::zeroize(&mut *clear);
-                    if let Some(slot) = manifest.pointer_mut(pointer) {
-                        *slot = Value::String(sealed);
-                    }
+                    let sealed = self.sealer.seal(&Place::manifest(&id, pointer), clear)?;
+                    drop(Zeroizing::new(std::mem::replace(clear, sealed)));
                 }
                 // Writing on would leave a secret in the clear that the caller believes to be sealed.
                 _ => {
@@ -272,7 +322,35 @@ fn too_large(what: &str, bytes: usize, limit: usize) -> StoreError {
 
 fn cut(mut text: String) -> String {
     if text.len() > TEXT_BYTES_MAX {
-        text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));
+        let end = (0..=TEXT_BYTES_MAX).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
+        text.truncate(end);
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn secrets_are_where_the_masked_manifest_differs() {
+        let id = ResourceId::new("Account", "main");
+        let clear = json!({"a/b": {"t~": "hush"}, "list": ["x", {"v": "hush too"}], "n": 1});
+        let masked = json!({"a/b": {"t~": "\0"}, "list": ["x", {"v": "\0"}], "n": 1});
+        let mut new = NewResource::new(id.clone(), "v1", clear.clone(), &masked, Source::default()).unwrap();
+        new.secrets.sort();
+        assert_eq!(new.secrets, ["/a~1b/t~0", "/list/1/v"]);
+        assert!(new.secrets.iter().all(|pointer| clear.pointer(pointer).is_some_and(Value::is_string)));
+        for other in [json!({}), json!({"a/b": {"t~": 1}, "list": [], "n": 1})] {
+            assert!(NewResource::new(id.clone(), "v1", clear.clone(), &other, Source::default()).is_err());
+        }
+    }
+
+    #[test]
+    fn long_texts_are_cut_between_characters() {
+        assert_eq!(cut("short".into()), "short");
+        let long = cut("ü".repeat(TEXT_BYTES_MAX));
+        assert!(long.len() <= TEXT_BYTES_MAX && long.ends_with('ü'));
+    }
 }
