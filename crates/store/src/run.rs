@@ -10,7 +10,7 @@ use crate::{schema, sql};
 use async_trait::async_trait;
 use berth_engine::record::{Closing, EntryId, Intent, RecordError, Recorder, Status};
 use berth_engine::unit::{Op, Props, UnitState};
-use berth_model::ResourceId;
+use berth_model::{Manifest, ResourceId};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 use sqlx::sqlite::SqliteConnection;
@@ -49,21 +49,31 @@ pub struct NewResource {
 }
 
 impl NewResource {
-    /// `masked` is the same manifest with every secret replaced by another text: where the two differ, there is a secret.
-    /// The text must be one that no secret can be, such as `"\0"`. Fails when they differ in anything but texts.
-    pub fn new(
-        id: ResourceId,
-        api_version: impl Into<String>,
-        manifest: Value,
-        masked: &Value,
-        source: Source,
-    ) -> Result<Self, StoreError> {
+    /// The model knows which fields are secret: where the manifest differs from a copy with those replaced, there is one.
+    pub fn of(manifest: &Manifest) -> Result<Self, StoreError> {
+        let mut masked = manifest.clone();
+        let mut any = false;
+        masked.map_secrets(|_, secret| {
+            any = true;
+            if secret == "\0" { String::new() } else { "\0".to_owned() }
+        });
+        let clear = manifest.to_json();
         let mut secrets = Vec::new();
-        if !differing_texts(&manifest, masked, &mut String::new(), &mut secrets) {
+        if any && !differing_texts(&clear, &masked.to_json(), &mut String::new(), &mut secrets) {
             let cause = "with secrets masked it is not the same manifest".into();
-            return Err(StoreError::Corrupt { of: format!("the manifest of {id}"), cause });
+            return Err(StoreError::Corrupt { of: format!("the manifest of {}", manifest.id), cause });
         }
-        Ok(Self { id, api_version: api_version.into(), manifest, secrets, source })
+        let source = manifest.source.as_ref().map(|source| Source {
+            file: source.file.to_string(),
+            document: u32::try_from(source.document).unwrap_or(u32::MAX),
+        });
+        Ok(Self {
+            id: manifest.id.clone(),
+            api_version: manifest.api_version.clone(),
+            manifest: clear,
+            secrets,
+            source: source.unwrap_or_default(),
+        })
     }
 }
 
@@ -335,15 +345,14 @@ mod tests {
 
     #[test]
     fn secrets_are_where_the_masked_manifest_differs() {
-        let id = ResourceId::new("Account", "main");
         let clear = json!({"a/b": {"t~": "hush"}, "list": ["x", {"v": "hush too"}], "n": 1});
         let masked = json!({"a/b": {"t~": "\0"}, "list": ["x", {"v": "\0"}], "n": 1});
-        let mut new = NewResource::new(id.clone(), "v1", clear.clone(), &masked, Source::default()).unwrap();
-        new.secrets.sort();
-        assert_eq!(new.secrets, ["/a~1b/t~0", "/list/1/v"]);
-        assert!(new.secrets.iter().all(|pointer| clear.pointer(pointer).is_some_and(Value::is_string)));
+        let mut found = Vec::new();
+        assert!(differing_texts(&clear, &masked, &mut String::new(), &mut found));
+        assert_eq!(found, ["/a~1b/t~0", "/list/1/v"]);
+        assert!(found.iter().all(|pointer| clear.pointer(pointer).is_some_and(Value::is_string)));
         for other in [json!({}), json!({"a/b": {"t~": 1}, "list": [], "n": 1})] {
-            assert!(NewResource::new(id.clone(), "v1", clear.clone(), &other, Source::default()).is_err());
+            assert!(!differing_texts(&clear, &other, &mut String::new(), &mut Vec::new()));
         }
     }
 

@@ -126,3 +126,24 @@ async fn a_sealed_value_that_was_moved_does_not_open() {
     assert!(matches!(error, StoreError::Sealed { .. }) && error.to_string().contains("Account/other"));
     assert_eq!(home.store.secrets_of(&theirs, "cluster").await.unwrap()["kubeconfig"].expose_secret(), "of theirs");
 }
+
+#[tokio::test]
+async fn a_real_manifest_is_sealed_where_its_kind_says() {
+    let home = home().await;
+    let run = home.store.begin_run("test").await.unwrap();
+    let text = format!(
+        "apiVersion: byoc.berth.dev/v1\nkind: Account\nmetadata: {{name: main, env: prod}}\n\
+         spec: {{provider: civo, civo: {{token: {{value: {TOKEN}}}, region: fra1}}}}\n"
+    );
+    let (manifests, problems) = berth_model::parse("accounts.yaml", text.as_bytes());
+    assert!(problems.is_empty(), "{problems:?}");
+    let new = NewResource::of(&manifests[0]).unwrap();
+    assert_eq!(new.secrets, ["/spec/civo/token/value"]);
+    let saved = run.save_resource(new).await.unwrap();
+    assert_eq!((saved.source.file.as_str(), saved.id.env.as_str()), ("accounts.yaml", "prod"));
+    assert!(!saved.sealed_manifest().unwrap().to_string().contains(TOKEN));
+    assert_eq!(saved.sealed_manifest().unwrap()["spec"]["civo"]["region"], "fra1");
+    let back = berth_model::Manifest::from_json(&home.store.unseal(&saved).unwrap()).unwrap();
+    assert_eq!(back, manifests[0]);
+    assert_eq!(run.save_resource(NewResource::of(&back).unwrap()).await.unwrap().generation, 1);
+}
