@@ -1,1 +1,58 @@
-fn main() {}
+//! The command line. Nothing is built before the arguments are read; only commands that talk to something start a runtime.
+
+mod address;
+mod cli;
+mod commands;
+mod diagnostics;
+mod failure;
+mod files;
+mod graph;
+mod manifests;
+mod output;
+#[allow(dead_code, reason = "shown by the commands that converge")]
+mod progress;
+mod project;
+mod sandbox;
+mod terminal;
+mod yaml;
+
+use clap::Parser;
+use cli::Cli;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Not clap's own exit code: 2 means that changes are pending.
+            _ = error.print();
+            return ExitCode::from(u8::from(error.use_stderr()));
+        }
+    };
+    terminal::choose_color(cli.no_color);
+    log(cli.verbose);
+    match cli.command.run() {
+        Ok(exit) => ExitCode::from(exit.code()),
+        Err(failure) if failure.is_quiet() => ExitCode::SUCCESS,
+        Err(failure) => {
+            failure.print();
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Only Berth's own crates speak: an HTTP library's log could show headers, and tokens with them.
+fn log(verbose: u8) {
+    use tracing_subscriber::filter::{LevelFilter, Targets};
+    use tracing_subscriber::layer::SubscriberExt;
+    use tracing_subscriber::util::SubscriberInitExt;
+    let level = match verbose {
+        0 => return,
+        1 => LevelFilter::INFO,
+        2 => LevelFilter::DEBUG,
+        _ => LevelFilter::TRACE,
+    };
+    let targets = Targets::new().with_target("berth", level);
+    let layer = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(terminal::stderr_color());
+    tracing_subscriber::registry().with(layer).with(targets).init();
+}

@@ -1,0 +1,78 @@
+//! The command tree.
+
+use crate::commands::{completion, doctor, graph, kinds, man, sandbox, validate};
+use crate::failure::{Failure, Outcome};
+use clap::{ArgAction, Parser, Subcommand};
+use std::future::Future;
+
+#[derive(Parser, Debug)]
+#[command(
+    name = "berth",
+    version,
+    about = "Gives every Kubernetes cluster its berth in a cloud that you control",
+    before_help = "Examples:\n  berth init --out shop/cluster.yaml\n  berth validate -f shop/",
+    disable_help_subcommand = true,
+    subcommand_required = true,
+    arg_required_else_help = true,
+    max_term_width = 110
+)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+    /// Say more on standard error; twice for every request
+    #[arg(short, long, action = ArgAction::Count, global = true, display_order = 900)]
+    pub verbose: u8,
+    /// No colours; NO_COLOR and CLICOLOR=0 do the same
+    #[arg(long, global = true, display_order = 901)]
+    pub no_color: bool,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    Validate(validate::Args),
+    Graph(graph::Args),
+    Kinds(kinds::Args),
+    Sandbox(sandbox::Args),
+    Doctor(doctor::Args),
+    Completion(completion::Args),
+    Man(man::Args),
+}
+
+impl Command {
+    pub fn run(self) -> Outcome {
+        match self {
+            Command::Validate(args) => validate::run(args),
+            Command::Graph(args) => graph::run(args),
+            Command::Kinds(args) => kinds::run(args),
+            Command::Sandbox(args) => sandbox::run(args),
+            Command::Doctor(args) => doctor::run(args),
+            Command::Completion(args) => completion::run(args),
+            Command::Man(args) => man::run(args),
+        }
+    }
+}
+
+/// Which threads a command's runtime needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Threads {
+    /// For a few requests.
+    One,
+    /// For servers, and for the engine beside a sandbox.
+    Two,
+}
+
+/// Runs a command's asynchronous part.
+pub fn block_on<T>(threads: Threads, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let mut builder = match threads {
+        Threads::One => tokio::runtime::Builder::new_current_thread(),
+        Threads::Two => tokio::runtime::Builder::new_multi_thread(),
+    };
+    if threads == Threads::Two {
+        builder.worker_threads(2);
+    }
+    let runtime = builder.enable_all().build().map_err(|error| Failure::caused("cannot start the runtime", &error))?;
+    let result = runtime.block_on(work);
+    // A request that is still under way must not keep the process alive.
+    runtime.shutdown_background();
+    result
+}

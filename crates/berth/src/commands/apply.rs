@@ -1,0 +1,188 @@
+//! `berth apply`: makes the clouds as the manifests say.
+
+use crate::address::{Address, ScopeArgs};
+use crate::carry_out::{RunArgs, allowed, carry_out, make_plan, took_text};
+use crate::cli::{Threads, block_on};
+use crate::confirm::ConfirmArgs;
+use crate::failure::{Exit, Failure, Outcome};
+use crate::output::{self, Format, OutputArgs};
+use crate::saved_plan::SavedPlan;
+use crate::terminal::harmless_line;
+use crate::workspace::{Workspace, WorkspaceArgs, new_resource, stored_manifest};
+use crate::{manifests, plan_view};
+use berth_clouds::Credentials;
+use berth_engine::{Plan, Request};
+use berth_model::{Manifest, ResourceId};
+use berth_store::{Filter, Run};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Make the clouds as the manifests say
+#[derive(clap::Args, Debug)]
+#[command(before_help = "Examples:\n  berth apply -f shop/\n  berth apply -f examples/civo/dev.yaml --sandbox --yes")]
+pub struct Args {
+    /// A saved plan, or resources that are applied already, as Kind/name
+    #[arg(value_name = "PLAN|KIND/NAME", conflicts_with_all = ["file", "stack_input"])]
+    what: Vec<String>,
+    /// File, folder or `-` for standard input; may be given more than once
+    #[arg(short, long = "filename", value_name = "FILE|DIR|-", required_unless_present_any = ["what", "stack_input"])]
+    file: Vec<PathBuf>,
+    /// Project Planton's stack input: a target with its provider's credentials
+    #[arg(long, value_name = "FILE", conflicts_with = "file")]
+    stack_input: Option<PathBuf>,
+    #[command(flatten)]
+    scope: ScopeArgs,
+    #[command(flatten)]
+    confirm: ConfirmArgs,
+    #[command(flatten)]
+    run: RunArgs,
+    #[command(flatten)]
+    workspace: WorkspaceArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// Where the manifests come from.
+enum From {
+    Manifests { manifests: Vec<Arc<Manifest>>, credentials: Option<Credentials> },
+    State(Vec<Address>),
+    Saved(Box<SavedPlan>),
+}
+
+pub fn run(args: Args) -> Outcome {
+    let from = match source(&args)? {
+        Ok(from) => from,
+        Err(exit) => return Ok(exit),
+    };
+    block_on(Threads::Two, apply(args, from))
+}
+
+/// Everything that is wrong with the input is said before a state is opened.
+fn source(args: &Args) -> Result<Result<From, Exit>, Failure> {
+    if let Some(path) = &args.stack_input {
+        let (manifest, credentials) = crate::stack_input::read(path)?;
+        return Ok(Ok(From::Manifests { manifests: vec![Arc::new(manifest)], credentials }));
+    }
+    if !args.file.is_empty() {
+        let loaded = manifests::load(&args.file, &args.workspace.as_state()?)?;
+        if loaded.has_errors() {
+            return loaded.refuse(args.output.output).map(Err);
+        }
+        loaded.print();
+        let manifests = loaded.manifests.into_iter().map(Arc::new).collect();
+        return Ok(Ok(From::Manifests { manifests, credentials: None }));
+    }
+    if let [only] = args.what.as_slice()
+        && Address::parse(only, &args.scope).is_err()
+        && std::path::Path::new(only).is_file()
+    {
+        return Ok(Ok(From::Saved(Box::new(SavedPlan::read(only.as_ref())?))));
+    }
+    let addresses = args.what.iter().map(|text| Address::parse(text, &args.scope)).collect::<Result<_, _>>()?;
+    Ok(Ok(From::State(addresses)))
+}
+
+async fn apply(args: Args, from: From) -> Outcome {
+    let credentials = match &from {
+        From::Manifests { credentials, .. } => credentials.clone(),
+        _ => None,
+    };
+    let workspace = Workspace::open(&args.workspace).await?.with_credentials(credentials);
+    let result = apply_in(&args, &workspace, from).await;
+    workspace.close().await;
+    result
+}
+
+async fn apply_in(args: &Args, workspace: &Workspace, from: From) -> Outcome {
+    let started = Instant::now();
+    // Taken before the plan is made: nobody else changes what it is made from.
+    let run = workspace.store.begin_run("apply").await?;
+    let format = args.output.output;
+    let (manifests, promised) = match from {
+        From::Manifests { manifests, .. } => (manifests, None),
+        From::State(addresses) => (applied(workspace, &addresses).await?, None),
+        From::Saved(saved) => {
+            let (manifests, unwanted, plan) = saved.open(&workspace.store)?;
+            (manifests, Some((unwanted, plan)))
+        }
+    };
+    let unwanted = promised.as_ref().map(|(ids, _)| ids.clone()).unwrap_or_default();
+    let place = |id: &ResourceId| manifests.iter().find(|m| m.id == *id).and_then(|m| m.place());
+    let (request, clouds) = workspace.request(&manifests, unwanted).await?;
+    let planned = make_plan(&clouds, &request, &place).await?;
+    if let Some((_, promise)) = &promised
+        && *promise != planned.plan
+    {
+        return Err(moved(promise, &planned.plan));
+    }
+    if matches!(format, Format::Table | Format::Wide) && !planned.plan.is_empty() {
+        anstream::eprint!("{}", plan_view::text(&planned.plan, format == Format::Wide));
+    }
+    // A plan that was looked at and saved needs no second yes; what it takes away it said.
+    let confirm = if promised.is_some() { ConfirmArgs { yes: true, allow_replace: true } } else { args.confirm };
+    let work = allowed(&planned.plan, confirm, &request)?;
+    save(&run, &request).await?;
+    if !work {
+        run.finish().await;
+        if matches!(format, Format::Table | Format::Wide) {
+            anstream::eprintln!("nothing to do: {} as declared ({} API calls, {})", are(manifests.len()), clouds.calls(), took_text(started.elapsed()));
+            return Ok(Exit::Done);
+        }
+    }
+    let plan = planned.plan.clone();
+    let exit = carry_out(&clouds, &run, &request, planned, &args.run, format).await?;
+    if exit == Exit::Done && matches!(format, Format::Table | Format::Wide) {
+        finish(&plan, started, args.workspace.sandbox.sandbox, args.run.no_wait)?;
+    }
+    Ok(exit)
+}
+
+fn are(count: usize) -> String {
+    if count == 1 { "1 resource is".into() } else { format!("all {count} resources are") }
+}
+
+/// The desired state, before anything is done about it.
+async fn save(run: &Run, request: &Request) -> Result<(), Failure> {
+    let resources = request.wanted.iter().map(|w| new_resource(&w.manifest)).collect::<Result<Vec<_>, _>>()?;
+    run.save_resources(resources).await?;
+    Ok(())
+}
+
+/// Manifests of what is applied already.
+async fn applied(workspace: &Workspace, addresses: &[Address]) -> Result<Vec<Arc<Manifest>>, Failure> {
+    let mut manifests = Vec::new();
+    let all = workspace.store.resources(&Filter::default()).await?;
+    for address in addresses {
+        let before = manifests.len();
+        for stored in all.iter().filter(|stored| address.matches(&stored.id)) {
+            manifests.push(Arc::new(stored_manifest(stored, &workspace.store.unseal(stored)?)?));
+        }
+        if manifests.len() == before {
+            return Err(Failure::new(format!("{address} is not applied")).help("to see what is:   berth get"));
+        }
+    }
+    Ok(manifests)
+}
+
+fn moved(promise: &Plan, now: &Plan) -> Failure {
+    let differs = now.resources.iter().find(|r| !promise.resources.contains(r)).or_else(|| promise.resources.iter().find(|r| !now.resources.contains(r)));
+    let what = differs.map_or_else(String::new, |r| format!(": {} differs", r.id));
+    Failure::new(format!("the world moved since this plan was made{what}; nothing was changed"))
+        .help("plan again, look at it, then apply that plan")
+}
+
+fn finish(plan: &Plan, started: Instant, sandbox: bool, no_wait: bool) -> Result<(), Failure> {
+    let ready = plan.resources.len();
+    let state = if no_wait { "begun" } else { "Ready" };
+    anstream::eprintln!("\n{ready} {} {state} in {}", if ready == 1 { "resource" } else { "resources" }, took_text(started.elapsed()));
+    let flag = if sandbox { " --sandbox" } else { "" };
+    if no_wait {
+        anstream::eprintln!("  to wait for them:   berth wait --all{flag}");
+    } else if let Some(cluster) = plan.resources.iter().find(|r| r.id.kind.ends_with("KubernetesCluster")) {
+        let id = cluster.id.to_string();
+        let env = if cluster.id.env.is_empty() { String::new() } else { format!(" --env {}", cluster.id.env) };
+        anstream::eprintln!("  to use it:   berth kubeconfig {}{}{flag} --merge", harmless_line(&id.to_ascii_lowercase()), env);
+    }
+    output::print("")
+}

@@ -1,0 +1,136 @@
+//! `berth delete`: takes away what was applied, those that refer to others first.
+
+use crate::address::{Address, ScopeArgs};
+use crate::carry_out::{RunArgs, allowed, carry_out, make_plan, took_text};
+use crate::cli::{Threads, block_on};
+use crate::confirm::ConfirmArgs;
+use crate::failure::{Exit, Failure, Outcome};
+use crate::output::{Format, OutputArgs};
+use crate::workspace::{Workspace, WorkspaceArgs};
+use crate::{manifests, plan_view};
+use berth_engine::{Known, parents};
+use berth_model::ResourceId;
+use std::collections::{BTreeSet, HashMap};
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// Delete what was applied
+#[derive(clap::Args, Debug)]
+#[command(before_help = "Examples:\n  berth delete CivoKubernetesCluster/shop\n  berth delete -f shop/ --yes --allow-delete")]
+pub struct Args {
+    /// Resources, as Kind/name
+    #[arg(value_name = "KIND/NAME", conflicts_with = "file")]
+    what: Vec<String>,
+    /// Manifests of the resources; may be given more than once
+    #[arg(short, long = "filename", value_name = "FILE|DIR|-", required_unless_present = "what")]
+    file: Vec<PathBuf>,
+    /// Also delete everything that refers to them
+    #[arg(long)]
+    cascade: bool,
+    #[command(flatten)]
+    scope: ScopeArgs,
+    #[command(flatten)]
+    confirm: ConfirmArgs,
+    #[command(flatten)]
+    run: RunArgs,
+    #[command(flatten)]
+    workspace: WorkspaceArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+enum What {
+    Ids(Vec<ResourceId>),
+    Addresses(Vec<Address>),
+}
+
+pub fn run(args: Args) -> Outcome {
+    let what = if args.file.is_empty() {
+        What::Addresses(args.what.iter().map(|text| Address::parse(text, &args.scope)).collect::<Result<_, _>>()?)
+    } else {
+        let loaded = manifests::load(&args.file, &args.workspace.as_state()?)?;
+        if loaded.has_errors() {
+            return loaded.refuse(args.output.output);
+        }
+        What::Ids(loaded.manifests.into_iter().map(|m| m.id).collect())
+    };
+    block_on(Threads::Two, async {
+        let workspace = Workspace::open_existing(&args.workspace).await?;
+        let result = delete(&args, &workspace, what).await;
+        workspace.close().await;
+        result
+    })
+}
+
+async fn delete(args: &Args, workspace: &Workspace, what: What) -> Outcome {
+    let started = Instant::now();
+    let run = workspace.store.begin_run("delete").await?;
+    let known = workspace.known_all().await?;
+    let mut ids: BTreeSet<ResourceId> = BTreeSet::new();
+    match &what {
+        // A folder may hold more than what was applied; what is not there needs no deleting.
+        What::Ids(all) => ids.extend(all.iter().filter(|id| known.resources.contains_key(id)).cloned()),
+        What::Addresses(addresses) => {
+            for address in addresses {
+                let before = ids.len();
+                ids.extend(known.resources.keys().filter(|id| address.matches(id)).cloned());
+                if ids.len() == before {
+                    return Err(Failure::new(format!("{address} is not applied")).help("to see what is:   berth get"));
+                }
+            }
+        }
+    }
+    if ids.is_empty() {
+        anstream::eprintln!("nothing to delete: none of these is applied");
+        return Ok(Exit::Done);
+    }
+    include_referrers(&known, &mut ids, args.cascade)?;
+
+    let unwanted: Vec<ResourceId> = ids.into_iter().collect();
+    let (mut request, clouds) = workspace.request(&[], unwanted).await?;
+    request.known = known;
+    let planned = make_plan(&clouds, &request, &|_| None).await?;
+    let format = args.output.output;
+    if matches!(format, Format::Table | Format::Wide) {
+        anstream::eprint!("{}", plan_view::text(&planned.plan, format == Format::Wide));
+    }
+    allowed(&planned.plan, args.confirm, &request)?;
+    for id in &request.unwanted {
+        run.set_deleting(id).await?;
+    }
+    let count = request.unwanted.len();
+    let exit = carry_out(&clouds, &run, &request, planned, &args.run, format).await?;
+    if exit == Exit::Done && matches!(format, Format::Table | Format::Wide) {
+        anstream::eprintln!("\n{count} deleted in {}", took_text(started.elapsed()));
+    }
+    Ok(exit)
+}
+
+/// Those that refer to what goes must go too, or stay in the way.
+fn include_referrers(known: &Known, ids: &mut BTreeSet<ResourceId>, cascade: bool) -> Result<(), Failure> {
+    let mut referrers: HashMap<ResourceId, Vec<&ResourceId>> = HashMap::new();
+    for (id, resource) in &known.resources {
+        for parent in parents(&resource.manifest) {
+            referrers.entry(parent).or_default().push(id);
+        }
+    }
+    let mut next: Vec<ResourceId> = ids.iter().cloned().collect();
+    let mut in_the_way: BTreeSet<(ResourceId, ResourceId)> = BTreeSet::new();
+    while let Some(id) = next.pop() {
+        for child in referrers.get(&id).into_iter().flatten() {
+            if ids.contains(*child) {
+                continue;
+            }
+            if cascade {
+                ids.insert((*child).clone());
+                next.push((*child).clone());
+            } else {
+                in_the_way.insert((id.clone(), (*child).clone()));
+            }
+        }
+    }
+    let Some((parent, child)) = in_the_way.first() else { return Ok(()) };
+    let more = if in_the_way.len() > 1 { format!(", and {} more like it", in_the_way.len() - 1) } else { String::new() };
+    Err(Failure::new(format!("{parent} cannot be deleted: {child} refers to it{more}"))
+        .help("delete that one first, or add --cascade to delete it too"))
+}

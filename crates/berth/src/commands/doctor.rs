@@ -1,0 +1,248 @@
+//! `berth doctor`: what is installed, reachable and authorised, and what to do about what is not.
+
+use crate::cli::{Threads, block_on};
+use crate::diagnostics::count;
+use crate::failure::{Exit, Failure, Outcome};
+use crate::output::{self, Format, OutputArgs, Table};
+use crate::project::StateArgs;
+use crate::terminal::harmless_line;
+use berth_clouds::Credentials;
+use berth_store::{Filter, Holder, Options, Store, StoreError};
+use serde::Serialize;
+use std::fs::{File, TryLockError};
+use std::io::Read;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+use tokio::io::AsyncReadExt;
+
+const TOOL_WITHIN: Duration = Duration::from_secs(5);
+const CLOUD_WITHIN: Duration = Duration::from_secs(20);
+const TOOL_OUTPUT_BYTES: u64 = 16 << 10;
+const HOLDER_BYTES: u64 = 4096;
+
+/// Check tools, state and accounts
+#[derive(clap::Args, Debug)]
+#[command(before_help = "Examples:\n  berth doctor\n  CIVO_TOKEN=… berth doctor -o json")]
+pub struct Args {
+    #[command(flatten)]
+    state: StateArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Health {
+    Ok,
+    /// Missing, and nothing needs it.
+    Absent,
+    Failed,
+}
+
+#[derive(Debug, Serialize)]
+struct Check {
+    area: &'static str,
+    name: String,
+    health: Health,
+    detail: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    help: Vec<String>,
+}
+
+impl Check {
+    fn new(area: &'static str, name: impl Into<String>, health: Health, detail: impl Into<String>) -> Self {
+        Self { area, name: name.into(), health, detail: detail.into(), help: Vec::new() }
+    }
+}
+
+pub fn run(args: Args) -> Outcome {
+    let path = args.state.path()?;
+    let checks = block_on(Threads::One, async {
+        let (tools, state, accounts) = futures::join!(tools(), state(&path), accounts());
+        Ok(tools.into_iter().chain(state).chain(accounts).collect::<Vec<Check>>())
+    })?;
+    let healthy = checks.iter().all(|check| check.health != Health::Failed);
+    #[derive(Serialize)]
+    struct Report<'a> {
+        healthy: bool,
+        checks: &'a [Check],
+    }
+    let names = || checks.iter().map(|check| format!("{}/{}", check.area, check.name)).collect();
+    let report = Report { healthy, checks: &checks };
+    output::show(args.output.output, &report, |_| table(&checks), names)?;
+    if args.output.output == Format::Table && healthy {
+        anstream::eprintln!("\nnothing is wrong");
+    }
+    Ok(if healthy { Exit::Done } else { Exit::Failed })
+}
+
+fn table(checks: &[Check]) -> String {
+    let mut table = Table::new(["", "AREA", "NAME", "FOUND"]);
+    for check in checks {
+        let mark = match check.health {
+            Health::Ok => "✓",
+            Health::Absent => "·",
+            Health::Failed => "✗",
+        };
+        table.row([mark, check.area, &check.name, &check.detail]);
+    }
+    let mut text = table.render();
+    for check in checks.iter().filter(|check| check.health == Health::Failed) {
+        text.push_str(&format!("\n{} {}: {}\n", check.area, check.name, harmless_line(&check.detail)));
+        for help in &check.help {
+            text.push_str(&format!("  = help: {}\n", harmless_line(help)));
+        }
+    }
+    text
+}
+
+/// What each tool is for; Berth itself needs none of them.
+const TOOLS: [(&str, &[&str]); 6] = [
+    ("kubectl", &["version", "--client", "-o", "json"]),
+    ("helm", &["version", "--template", "{{.Version}}"]),
+    ("tofu", &["version", "-json"]),
+    ("terraform", &["version", "-json"]),
+    ("civo", &["version", "--quiet"]),
+    ("doctl", &["version"]),
+];
+
+async fn tools() -> Vec<Check> {
+    futures::future::join_all(TOOLS.map(|(name, args)| tool(name, args))).await
+}
+
+async fn tool(name: &'static str, args: &[&str]) -> Check {
+    let absent = |detail: &str| Check::new("tool", name, Health::Absent, detail);
+    let ask = async {
+        let mut child = tokio::process::Command::new(name)
+            .args(args)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()?;
+        let mut text = Vec::new();
+        if let Some(stdout) = child.stdout.take() {
+            stdout.take(TOOL_OUTPUT_BYTES).read_to_end(&mut text).await?;
+        }
+        _ = child.wait().await?;
+        Ok::<_, std::io::Error>(String::from_utf8_lossy(&text).into_owned())
+    };
+    match tokio::time::timeout(TOOL_WITHIN, ask).await {
+        Ok(Ok(text)) => match version(&text) {
+            Some(version) => Check::new("tool", name, Health::Ok, version),
+            None => Check::new("tool", name, Health::Ok, "installed; its version cannot be told"),
+        },
+        Ok(Err(error)) if error.kind() == std::io::ErrorKind::NotFound => {
+            absent("not installed; not needed by berth itself")
+        }
+        Ok(Err(error)) => absent(&format!("cannot be run: {error}")),
+        Err(_) => absent(&format!("did not answer within {} s", TOOL_WITHIN.as_secs())),
+    }
+}
+
+/// The version in what a tool printed: a field of its JSON, or the first word that looks like one.
+fn version(text: &str) -> Option<String> {
+    let json: Option<serde_json::Value> = serde_json::from_str(text).ok();
+    let field = json.as_ref().and_then(|json| {
+        let version = json.pointer("/clientVersion/gitVersion").or_else(|| json.get("terraform_version"))?;
+        version.as_str()
+    });
+    let word = || {
+        text.split_whitespace().find(|word| {
+            let word = word.trim_start_matches('v');
+            word.contains('.') && word.starts_with(|c: char| c.is_ascii_digit())
+        })
+    };
+    field.or_else(word).map(|version| version.trim_start_matches('v').chars().take(60).collect())
+}
+
+/// The state file, its key, and whether someone is writing.
+async fn state(path: &Path) -> Vec<Check> {
+    let place = path.display().to_string();
+    let options = Options { must_exist: true, ..Options::at(path) };
+    let store = match Store::open(options).await {
+        Ok(store) => store,
+        // Nothing was applied yet.
+        Err(StoreError::Missing { .. }) => {
+            return vec![Check::new(
+                "state",
+                "file",
+                Health::Absent,
+                format!("none yet; the first apply makes {place}"),
+            )];
+        }
+        Err(error) => {
+            let name = if matches!(
+                error,
+                StoreError::Key { .. } | StoreError::KeyMissing { .. } | StoreError::WrongKey { .. }
+            ) {
+                "key"
+            } else {
+                "file"
+            };
+            let help = error.help();
+            let detail = Failure::caused(error.to_string(), &error).to_string();
+            return vec![Check { help, ..Check::new("state", name, Health::Failed, detail) }];
+        }
+    };
+    let mut checks = Vec::new();
+    match store.resources(&Filter::default()).await {
+        Ok(resources) => {
+            let detail = format!("{place}, {}", count(resources.len(), "resource"));
+            checks.push(Check::new("state", "file", Health::Ok, detail));
+            checks.push(Check::new("state", "key", Health::Ok, "opens the state"));
+        }
+        Err(error) => {
+            let help = error.help();
+            checks.push(Check { help, ..Check::new("state", "file", Health::Failed, error.to_string()) });
+        }
+    }
+    checks.push(match writer(path) {
+        Some(holder) => Check::new("state", "lock", Health::Ok, format!("in use by {holder}")),
+        None => Check::new("state", "lock", Health::Ok, "free"),
+    });
+    store.close().await;
+    checks
+}
+
+/// Who is writing the state now. The lock is only asked, never taken for longer than that.
+fn writer(state: &Path) -> Option<Holder> {
+    let mut name = state.as_os_str().to_owned();
+    name.push(".lock");
+    let file = File::open(Path::new(&name)).ok()?;
+    match file.try_lock_shared() {
+        Err(TryLockError::WouldBlock) => {}
+        _ => return None,
+    }
+    let mut text = String::new();
+    file.take(HOLDER_BYTES).read_to_string(&mut text).ok()?;
+    Some(serde_json::from_str(&text).unwrap_or_default())
+}
+
+async fn accounts() -> Vec<Check> {
+    futures::future::join_all(berth_clouds::PROVIDERS.map(account)).await
+}
+
+async fn account(provider: &'static str) -> Check {
+    let credentials = match Credentials::from_env(provider, |name| std::env::var(name).ok()) {
+        Ok(credentials) => credentials,
+        // No token is no fault: an account may be declared by a manifest, or the cloud not be used.
+        Err(trouble) => return Check::new("account", provider, Health::Absent, trouble.message),
+    };
+    let failed =
+        |message: String, help: Vec<String>| Check { help, ..Check::new("account", provider, Health::Failed, message) };
+    let connection = match berth_clouds::connect(&credentials) {
+        Ok(connection) => connection,
+        Err(trouble) => return failed(trouble.message, trouble.help),
+    };
+    match tokio::time::timeout(CLOUD_WITHIN, connection.identity()).await {
+        Ok(Ok(identity)) => Check::new("account", provider, Health::Ok, format!("reachable, authorised as {identity}")),
+        Ok(Err(trouble)) => failed(trouble.message, trouble.help),
+        Err(_) => {
+            let place = credentials.api_url.as_deref().unwrap_or("its API");
+            let message = format!("{place} did not answer within {} s", CLOUD_WITHIN.as_secs());
+            failed(message, vec!["check the network, proxies and firewalls between here and there".into()])
+        }
+    }
+}

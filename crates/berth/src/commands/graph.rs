@@ -1,0 +1,77 @@
+//! `berth graph`: resources and the references between them.
+
+use crate::address::{Address, ScopeArgs};
+use crate::cli::{Threads, block_on};
+use crate::failure::{Exit, Failure, Outcome};
+use crate::graph::{Drawing, Edge, Graph};
+use crate::output::Format;
+use crate::project::StateArgs;
+use crate::{manifests, output};
+use berth_model::Manifest;
+use std::collections::HashSet;
+use std::path::PathBuf;
+
+/// Draw resources and the references between them
+#[derive(clap::Args, Debug)]
+#[command(before_help = "Examples:\n  berth graph -f shop/\n  berth graph --format svg > berth.svg")]
+pub struct Args {
+    /// Only what these need, and what needs them: Kind/name, or a kind
+    #[arg(value_name = "RESOURCE")]
+    resources: Vec<String>,
+    /// File, folder or `-` for standard input; without it, what is applied
+    #[arg(short, long = "filename", value_name = "FILE|DIR|-")]
+    file: Vec<PathBuf>,
+    /// How to draw it: text, dot, mermaid or svg
+    #[arg(long, value_enum, default_value_t = Drawing::Text, hide_possible_values = true)]
+    format: Drawing,
+    #[command(flatten)]
+    scope: ScopeArgs,
+    #[command(flatten)]
+    state: StateArgs,
+}
+
+pub fn run(args: Args) -> Outcome {
+    let mut graph = if args.file.is_empty() {
+        let applied = block_on(Threads::One, manifests::stored(&args.state))?;
+        let known = HashSet::new();
+        let needs = berth_model::graph(&applied, &known);
+        build(&applied, &needs)
+    } else {
+        let loaded = manifests::load(&args.file, &args.state)?;
+        if loaded.has_errors() {
+            return loaded.refuse(Format::Table);
+        }
+        loaded.print();
+        build(&loaded.manifests, &loaded.graph)
+    };
+    let mut addresses = Vec::new();
+    for text in &args.resources {
+        let address = Address::parse(text, &args.scope)?;
+        if !graph.nodes.iter().any(|id| address.matches(id)) {
+            return Err(Failure::new(format!("{address} is not among these resources"))
+                .help("berth graph, without a name, shows all"));
+        }
+        addresses.push(address);
+    }
+    let narrowed = args.scope.env.is_some() || args.scope.org.is_some();
+    if !addresses.is_empty() {
+        graph = graph.around(|id| addresses.iter().any(|address| address.matches(id)));
+    } else if narrowed {
+        let same = |wanted: &Option<String>, is: &str| wanted.as_ref().is_none_or(|wanted| wanted == is);
+        graph = graph.around(|id| same(&args.scope.env, &id.env) && same(&args.scope.org, &id.org));
+    }
+    output::print(&graph.draw(args.format))?;
+    Ok(Exit::Done)
+}
+
+/// Resources that are needed and applied already are drawn, too.
+fn build(manifests: &[Manifest], needs: &berth_model::Graph) -> Graph {
+    let mut graph = Graph { nodes: manifests.iter().map(|manifest| manifest.id.clone()).collect(), ..Graph::default() };
+    for (manifest, needs) in manifests.iter().zip(&needs.needs) {
+        for need in needs {
+            graph.nodes.insert(need.to.clone());
+            graph.edges.insert(Edge { from: manifest.id.clone(), to: need.to.clone(), field: need.field.clone() });
+        }
+    }
+    graph
+}

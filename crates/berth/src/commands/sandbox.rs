@@ -1,0 +1,291 @@
+//! `berth sandbox`: simulated clouds that stay, in the foreground or behind.
+
+use crate::cli::{Threads, block_on};
+use crate::failure::{Exit, Failure, Outcome};
+use crate::sandbox::{self, Post, Record};
+use crate::{output, project};
+use berth_sandbox::{Config, Rule, Sandbox, Speed};
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const START_WITHIN: Duration = Duration::from_secs(20);
+const STOP_WITHIN: Duration = Duration::from_secs(10);
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// How much of a log is repeated when the sandbox did not start.
+const LOG_TAIL: u64 = 4096;
+
+/// Serve simulated clouds on this machine
+#[derive(clap::Args, Debug)]
+#[command(before_help = "Examples:\n  berth sandbox --speed 60\n  berth sandbox --background --speed max")]
+pub struct Args {
+    /// Address for Civo's API
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7070")]
+    civo: SocketAddr,
+    /// Address for DigitalOcean's API
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7071")]
+    digitalocean: SocketAddr,
+    /// Address for the clusters' Kubernetes APIs
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7072")]
+    kube: SocketAddr,
+    /// How much faster than real time provisioning goes, or `max`
+    #[arg(long, value_name = "N", value_parser = sandbox::speed, default_value = "1")]
+    speed: Speed,
+    /// File that keeps the clouds between runs; with --background, by default one in the project's .berth folder
+    #[arg(long, value_name = "FILE")]
+    state: Option<PathBuf>,
+    /// A fault to play, such as `POST /v2/kubernetes/clusters: 503 x2`; may be given more than once
+    #[arg(long, value_name = "RULE")]
+    fail: Vec<String>,
+    /// Chooses among random faults; the same number, the same faults
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+    /// The only token to accept; any will do without it
+    #[arg(long, value_name = "TOKEN", env = "BERTH_SANDBOX_TOKEN", hide_env_values = true)]
+    token: Option<String>,
+    /// Leave it running, and use it for every --sandbox in this project
+    #[arg(long, conflicts_with = "stop")]
+    background: bool,
+    /// End the one that this project has running
+    #[arg(long)]
+    stop: bool,
+    /// The process that --background leaves running
+    #[arg(long, hide = true, conflicts_with_all = ["background", "stop"])]
+    detached: bool,
+}
+
+pub fn run(args: Args) -> Outcome {
+    let folder = project::folder()?;
+    if args.stop {
+        return stop(&folder);
+    }
+    let fail = rules(&args.fail)?;
+    if args.background {
+        return background(&args, &folder);
+    }
+    block_on(Threads::Two, serve(args, fail, &folder))
+}
+
+fn rules(texts: &[String]) -> Result<Vec<Rule>, Failure> {
+    let parse = |text: &String| {
+        text.parse().map_err(|error| Failure::caused(format!("`{text}` is not a rule for --fail"), &error))
+    };
+    texts.iter().map(parse).collect()
+}
+
+async fn serve(args: Args, fail: Vec<Rule>, folder: &Path) -> Outcome {
+    if args.detached {
+        leave_terminal();
+    }
+    let config = Config {
+        civo: args.civo,
+        digitalocean: args.digitalocean,
+        kube: args.kube,
+        speed: args.speed,
+        state: args.state.clone(),
+        fail,
+        seed: args.seed,
+        token: args.token.clone(),
+        ..Config::default()
+    };
+    let mut ends = Ends::listen()?;
+    let started = Sandbox::start(config).await.map_err(|error| sandbox::cannot_start(&error))?;
+    // A second one in the same project serves all the same; `--sandbox` goes on using the first.
+    let post = Post::take(folder)?;
+    let record = Record {
+        pid: std::process::id(),
+        civo_url: started.civo_url(),
+        digitalocean_url: started.digitalocean_url(),
+        state: args.state.as_ref().map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone())),
+        speed: sandbox::show_speed(args.speed),
+    };
+    match &post {
+        Some(post) => post.write(&record)?,
+        None if args.detached => return Err(already(folder)),
+        None => {}
+    }
+    output::print(&how_to(&record, args.token.is_some(), post.is_some()))?;
+    if !args.detached {
+        anstream::eprintln!("Ctrl-C ends it.");
+    }
+    ends.wait().await;
+    drop(post);
+    started.stop().await;
+    Ok(Exit::Done)
+}
+
+/// Ctrl-C, or the signal that `--stop` sends.
+struct Ends {
+    #[cfg(unix)]
+    terminate: tokio::signal::unix::Signal,
+}
+
+impl Ends {
+    fn listen() -> Result<Self, Failure> {
+        Ok(Self {
+            #[cfg(unix)]
+            terminate: tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
+                .map_err(|error| Failure::caused("cannot listen for signals", &error))?,
+        })
+    }
+
+    async fn wait(&mut self) {
+        #[cfg(unix)]
+        tokio::select! {
+            _ = tokio::signal::ctrl_c() => {}
+            _ = self.terminate.recv() => {}
+        }
+        #[cfg(not(unix))]
+        {
+            _ = tokio::signal::ctrl_c().await;
+        }
+    }
+}
+
+/// How to point berth and the clouds' own tools here.
+fn how_to(record: &Record, token_needed: bool, of_project: bool) -> String {
+    let Record { civo_url: civo, digitalocean_url: ocean, state, speed, .. } = record;
+    let token = if token_needed { "the one given with --token" } else { "sandbox" };
+    let kept = state.as_ref().map_or("nothing is kept".to_owned(), |path| format!("kept in {}", path.display()));
+    let pace = if speed == "max" { "no provisioning time".to_owned() } else { format!("speed {speed}") };
+    let berth = if of_project { "\n  berth, in this folder    berth <command> --sandbox" } else { "" };
+    let shown = if token_needed { "TOKEN" } else { token };
+    format!(
+        "Civo          {civo}\n\
+         DigitalOcean  {ocean}\n\
+         {pace}; {kept}; token: {token}\n\
+         \n\
+         To use it:{berth}\n  \
+           berth, anywhere          CIVO_API_URL={civo} CIVO_TOKEN={shown} berth …\n                           \
+             DIGITALOCEAN_API_URL={ocean} DIGITALOCEAN_ACCESS_TOKEN={shown} berth …\n  \
+           civo                     echo '{{\"meta\":{{\"url\":\"{civo}\"}}}}' > sandbox.json && CIVO_TOKEN={shown} civo --config sandbox.json …\n  \
+           doctl                    doctl --api-url {ocean} --access-token {shown} …\n  \
+           Terraform, OpenTofu      export CIVO_API_URL={civo} CIVO_TOKEN={shown}\n                           \
+             export DIGITALOCEAN_API_URL={ocean} DIGITALOCEAN_ACCESS_TOKEN={shown}\n"
+    )
+}
+
+fn already(folder: &Path) -> Failure {
+    let failure = Failure::new("this project has a sandbox running");
+    let failure = match sandbox::recorded(folder) {
+        Some(record) => failure.note(format!("process {}, Civo at {}", record.pid, record.civo_url)),
+        None => failure,
+    };
+    failure.help("to end it:   berth sandbox --stop")
+}
+
+/// Starts this program again, to stay, and waits until it answers.
+fn background(args: &Args, folder: &Path) -> Outcome {
+    if sandbox::recorded(folder).is_some() {
+        return Err(already(folder));
+    }
+    project::make(folder)?;
+    let log = sandbox::log_path(folder);
+    let failed = |error: std::io::Error| Failure::caused("cannot start the sandbox", &error);
+    let out = File::options().create(true).append(true).open(&log).map_err(failed)?;
+    let begun = out.metadata().map_err(failed)?.len();
+    let mut command = Command::new(std::env::current_exe().map_err(failed)?);
+    command.arg("sandbox").arg("--detached");
+    command.args(["--civo", &args.civo.to_string(), "--digitalocean", &args.digitalocean.to_string()]);
+    command.args(["--kube", &args.kube.to_string(), "--speed", &sandbox::show_speed(args.speed)]);
+    command.args(["--seed", &args.seed.to_string()]);
+    command.arg("--state").arg(args.state.clone().unwrap_or_else(|| sandbox::cloud_path(folder)));
+    for rule in &args.fail {
+        command.args(["--fail", rule]);
+    }
+    // By environment: arguments can be read by everyone on the machine.
+    if let Some(token) = &args.token {
+        command.env("BERTH_SANDBOX_TOKEN", token);
+    }
+    command.stdin(Stdio::null()).stdout(out.try_clone().map_err(failed)?).stderr(out);
+    let mut child = command.spawn().map_err(failed)?;
+    let record = block_on(Threads::One, until_it_answers(&mut child, folder, &log, begun))?;
+    output::print(&how_to(&record, args.token.is_some(), true))?;
+    anstream::eprintln!("running as process {}; to end it:   berth sandbox --stop", record.pid);
+    Ok(Exit::Done)
+}
+
+async fn until_it_answers(child: &mut Child, folder: &Path, log: &Path, begun: u64) -> Result<Record, Failure> {
+    let until = Instant::now() + START_WITHIN;
+    loop {
+        if let Some(record) = sandbox::recorded(folder)
+            && record.pid == child.id()
+            && sandbox::answers(&record.civo_url).await
+        {
+            return Ok(record);
+        }
+        if let Ok(Some(_)) = child.try_wait() {
+            let said = tail(log, begun);
+            let message = said.trim().strip_prefix("error: ").unwrap_or(said.trim()).to_owned();
+            return Err(Failure::new(if message.is_empty() { "the sandbox ended at once".into() } else { message }));
+        }
+        if Instant::now() > until {
+            _ = child.kill();
+            return Err(Failure::new(format!("the sandbox did not answer within {} s", START_WITHIN.as_secs()))
+                .help(format!("what it said is in {}", log.display())));
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+}
+
+/// What was written to a log since it had so many bytes.
+fn tail(log: &Path, begun: u64) -> String {
+    let mut bytes = Vec::new();
+    let read = File::open(log).and_then(|mut file| {
+        file.seek(SeekFrom::Start(begun))?;
+        file.take(LOG_TAIL).read_to_end(&mut bytes)
+    });
+    if read.is_err() {
+        bytes.clear();
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn stop(folder: &Path) -> Outcome {
+    let Some(record) = sandbox::recorded(folder) else {
+        anstream::eprintln!("no sandbox is running for this project");
+        return Ok(Exit::Done);
+    };
+    terminate(record.pid)?;
+    let until = Instant::now() + STOP_WITHIN;
+    while sandbox::recorded(folder).is_some_and(|now| now.pid == record.pid) || held(folder) {
+        if Instant::now() > until {
+            return Err(Failure::new(format!("the sandbox, process {}, did not end", record.pid))
+                .help(format!("to end it by force:   kill -9 {}", record.pid)));
+        }
+        std::thread::sleep(LOOK_AGAIN);
+    }
+    anstream::eprintln!("the sandbox, process {}, has ended", record.pid);
+    Ok(Exit::Done)
+}
+
+/// Whether the right to be the project's sandbox is still taken.
+fn held(folder: &Path) -> bool {
+    matches!(Post::take(folder), Ok(None))
+}
+
+#[cfg(unix)]
+fn terminate(pid: u32) -> Result<(), Failure> {
+    use rustix::process::{Pid, Signal, kill_process};
+    let failed = || Failure::new(format!("process {pid} is not a sandbox"));
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or_else(failed)?;
+    kill_process(pid, Signal::TERM)
+        .map_err(|error| Failure::caused(format!("cannot end process {pid}"), &std::io::Error::from(error)))
+}
+
+#[cfg(not(unix))]
+fn terminate(pid: u32) -> Result<(), Failure> {
+    Err(Failure::new("a sandbox can only be ended from here on Unix").help(format!("end process {pid} by hand")))
+}
+
+/// A session of its own, so that closing the terminal does not end it.
+#[cfg(unix)]
+fn leave_terminal() {
+    _ = rustix::process::setsid();
+}
+
+#[cfg(not(unix))]
+fn leave_terminal() {}

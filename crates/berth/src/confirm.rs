@@ -1,0 +1,78 @@
+//! Asking before something is changed, and asking twice before something is lost.
+
+use crate::failure::Failure;
+use berth_engine::unit::Op;
+use berth_engine::{Action, Plan, ResourcePlan};
+use berth_model::ResourceId;
+use std::io::{BufRead, IsTerminal, Write};
+
+#[derive(clap::Args, Clone, Copy, Debug, Default)]
+pub struct ConfirmArgs {
+    /// Do not ask. It never allows replacing or losing data: that takes --allow-replace
+    #[arg(short, long)]
+    pub yes: bool,
+    /// Allow what takes something away: replacements, removed pools, deletions
+    #[arg(long, visible_alias = "allow-delete")]
+    pub allow_replace: bool,
+}
+
+/// Returns only when the plan may be carried out.
+pub fn confirm(plan: &Plan, args: ConfirmArgs, is_protected: impl Fn(&ResourceId) -> bool) -> Result<(), Failure> {
+    let loses: Vec<&ResourcePlan> = plan.resources.iter().filter(|r| loses(r)).collect();
+    if let Some(resource) = loses.iter().find(|r| is_protected(&r.id)) {
+        return Err(Failure::new(format!("{} is protected: it may not be {}", resource.id, past(resource.action)))
+            .help("it has the annotation `berth.dev/protect: \"true\"`; take it off and apply, then try again"));
+    }
+    let asks = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+    if !loses.is_empty() && !args.allow_replace {
+        if !asks {
+            let first = loses[0];
+            let more = if loses.len() > 1 { format!(" and {} more", loses.len() - 1) } else { String::new() };
+            return Err(Failure::new(format!("{}{more} would be {}, which --yes alone does not allow", first.id, past(first.action)))
+                .help("look at the plan, then add --allow-replace"));
+        }
+        for resource in &loses {
+            let name = &resource.id.name;
+            let typed = ask(&format!("{} will be {}. Type `{name}` to allow it: ", resource.id, past(resource.action)))?;
+            if typed != *name {
+                return Err(Failure::new("not confirmed; nothing was changed"));
+            }
+        }
+        return Ok(());
+    }
+    if args.yes {
+        return Ok(());
+    }
+    if !asks {
+        return Err(Failure::new("not confirmed, and there is no terminal to ask on; nothing was changed").help("add --yes"));
+    }
+    match ask("Carry this out? [y/N] ")?.to_ascii_lowercase().as_str() {
+        "y" | "yes" => Ok(()),
+        _ => Err(Failure::new("not confirmed; nothing was changed")),
+    }
+}
+
+/// Whether carrying it out takes away something that runs or holds data. A firewall that is deleted on request does not.
+fn loses(resource: &ResourcePlan) -> bool {
+    match resource.action {
+        Action::Delete => resource.units.iter().any(|u| u.loses_data),
+        _ => resource.units.iter().any(|u| u.is_destructive() && !(u.op == Some(Op::Delete) && u.why.starts_with("already"))),
+    }
+}
+
+fn past(action: Action) -> &'static str {
+    match action {
+        Action::Delete => "deleted",
+        Action::Replace => "replaced",
+        _ => "partly replaced or removed",
+    }
+}
+
+fn ask(question: &str) -> Result<String, Failure> {
+    let mut err = std::io::stderr().lock();
+    write!(err, "{question}")?;
+    err.flush()?;
+    let mut line = String::new();
+    std::io::stdin().lock().read_line(&mut line).map_err(|error| Failure::caused("cannot read the answer", &error))?;
+    Ok(line.trim().to_owned())
+}

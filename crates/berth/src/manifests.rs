@@ -1,0 +1,176 @@
+//! Manifests from files, checked one by one and together. Everything that is wrong is reported at once.
+
+use crate::cli::{Threads, block_on};
+use crate::failure::{Exit, Failure, Outcome};
+use crate::files::{self, Sources};
+use crate::output::{self, Format};
+use crate::project::StateArgs;
+use crate::{diagnostics, yaml};
+use berth_model::{Diagnostic, Graph, Manifest, ResourceId, graph, parse};
+use berth_store::{Filter, Options, Store, StoreError};
+use serde_json::{Value, json};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::path::PathBuf;
+
+/// What the files hold.
+pub struct Loaded {
+    pub manifests: Vec<Manifest>,
+    pub graph: Graph,
+    pub diagnostics: Vec<Diagnostic>,
+    /// Text of each file, for showing lines.
+    texts: HashMap<String, String>,
+}
+
+/// Reads and checks everything. References may lead to what is already applied, so the state is asked, but only when
+/// something is not among the files: whoever checks files alone needs no state and no key.
+pub fn load(paths: &[PathBuf], state: &StateArgs) -> Result<Loaded, Failure> {
+    let mut loaded = read(paths, &HashSet::new());
+    if !loaded.graph.diagnostics.is_empty() {
+        let known = block_on(Threads::One, applied(state))?;
+        if !known.is_empty() {
+            loaded.join(&known);
+        }
+    }
+    loaded.sort();
+    Ok(loaded)
+}
+
+/// Who is applied already. No state means: nobody.
+async fn applied(state: &StateArgs) -> Result<HashSet<ResourceId>, Failure> {
+    let resources = match Store::open(Options { must_exist: true, ..Options::at(state.path()?) }).await {
+        Ok(store) => store.resources(&Filter::default()).await.map_err(Failure::from)?,
+        Err(StoreError::Missing { .. }) => Vec::new(),
+        Err(error) => return Err(error.into()),
+    };
+    Ok(resources.into_iter().map(|resource| resource.id).collect())
+}
+
+/// Every resource that is applied, as its manifest. Secrets in it stay sealed.
+pub async fn stored(state: &StateArgs) -> Result<Vec<Manifest>, Failure> {
+    let store = Store::open(Options { must_exist: true, ..Options::at(state.path()?) }).await?;
+    let mut manifests = Vec::new();
+    for resource in store.resources(&Filter::default()).await? {
+        let manifest = Manifest::from_json(&resource.sealed_manifest()?).map_err(|error| {
+            Failure::caused(format!("the state's manifest of {} cannot be read", resource.id), &error)
+        })?;
+        manifests.push(manifest);
+    }
+    Ok(manifests)
+}
+
+fn read(paths: &[PathBuf], known: &HashSet<ResourceId>) -> Loaded {
+    let Sources { sources, problems } = files::read(paths);
+    let mut loaded =
+        Loaded { manifests: Vec::new(), graph: Graph::default(), diagnostics: problems, texts: HashMap::new() };
+    for source in sources {
+        let (mut manifests, mut problems) = parse(&source.name, &source.bytes);
+        loaded.manifests.append(&mut manifests);
+        // Only files with something to show are kept.
+        if !problems.is_empty() {
+            loaded.texts.insert(source.name.clone(), String::from_utf8_lossy(&source.bytes).into_owned());
+        }
+        loaded.diagnostics.append(&mut problems);
+    }
+    // Nothing to work on is a mistake, even where each file by itself may be empty.
+    if loaded.manifests.is_empty() {
+        for problem in &mut loaded.diagnostics {
+            problem.severity = berth_model::Severity::Error;
+        }
+    }
+    loaded.join(known);
+    loaded
+}
+
+impl Loaded {
+    fn join(&mut self, known: &HashSet<ResourceId>) {
+        self.graph = graph(&self.manifests, known);
+    }
+
+    fn sort(&mut self) {
+        self.diagnostics.append(&mut self.graph.diagnostics);
+        for manifest in &self.manifests {
+            if let Some(source) = &manifest.source
+                && !self.texts.contains_key(source.file.as_ref())
+                && self.diagnostics.iter().any(|problem| problem.file == source.file.as_ref())
+            {
+                self.texts.insert(source.file.to_string(), source.text.to_string());
+            }
+        }
+        let place = |problem: &Diagnostic| (problem.file.clone(), problem.span.map(|span| span.start));
+        self.diagnostics.sort_by_cached_key(place);
+        self.diagnostics.dedup();
+    }
+
+    pub fn has_errors(&self) -> bool {
+        self.diagnostics.iter().any(Diagnostic::is_error)
+    }
+
+    /// How many manifests have a problem, and how many there are. A document that gave no manifest counts as one.
+    fn counts(&self) -> (usize, usize) {
+        let mut documents: HashMap<&str, Vec<(usize, usize, usize)>> = HashMap::new();
+        for source in self.manifests.iter().filter_map(|manifest| manifest.source.as_ref()) {
+            let spot = (source.span.start, source.span.end, source.document);
+            documents.entry(source.file.as_ref()).or_default().push(spot);
+        }
+        let affected: BTreeSet<(&str, Option<usize>)> = self
+            .diagnostics
+            .iter()
+            .map(|problem| {
+                let at = problem.span.map_or(0, |span| span.start);
+                let of_file = documents.get(problem.file.as_str()).map(Vec::as_slice).unwrap_or_default();
+                let inside = of_file.iter().find(|(start, end, _)| (*start..=*end).contains(&at));
+                (problem.file.as_str(), inside.map(|(_, _, document)| *document))
+            })
+            .collect();
+        let unread = affected.iter().filter(|(_, document)| document.is_none()).count();
+        (affected.len(), self.manifests.len() + unread)
+    }
+
+    /// Says what is wrong, on standard error.
+    pub fn print(&self) {
+        if !self.diagnostics.is_empty() {
+            let (affected, manifests) = self.counts();
+            let text = |file: &str| self.texts.get(file).map(String::as_str);
+            diagnostics::print(&self.diagnostics, text, affected, manifests);
+        }
+    }
+
+    /// Says what is wrong in the form asked for, and answers whether to stop.
+    pub fn refuse(&self, format: Format) -> Outcome {
+        match format {
+            Format::Json => output::print(&output::json(&self.report())?)?,
+            Format::Yaml => output::print(&yaml::to_yaml(&self.report()))?,
+            Format::Table | Format::Wide | Format::Name => self.print(),
+        }
+        Ok(if self.has_errors() { Exit::Failed } else { Exit::Done })
+    }
+
+    /// The facts of a check, with stable names.
+    pub fn report(&self) -> Value {
+        let errors = self.diagnostics.iter().filter(|problem| problem.is_error()).count();
+        let manifests: Vec<Value> = self
+            .manifests
+            .iter()
+            .map(|manifest| {
+                let source = manifest.source.as_ref();
+                json!({
+                    "apiVersion": manifest.api_version,
+                    "kind": manifest.kind.name,
+                    "name": manifest.id.name,
+                    "org": manifest.id.org,
+                    "env": manifest.id.env,
+                    "file": source.map(|source| source.file.as_ref()),
+                    "line": source.map(|source| source.span.line),
+                    "filled": manifest.filled,
+                })
+            })
+            .collect();
+        json!({
+            "valid": errors == 0,
+            "errors": errors,
+            "warnings": self.diagnostics.len() - errors,
+            "manifests": manifests,
+            "diagnostics": self.diagnostics,
+        })
+    }
+}

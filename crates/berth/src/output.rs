@@ -1,0 +1,127 @@
+//! Results on standard output: tables for people, JSON and YAML for programs, names for shells.
+
+use crate::failure::Failure;
+use crate::terminal::{harmless_line, stdout_width};
+use crate::yaml::to_yaml;
+use serde::Serialize;
+use std::io::Write;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// Columns for people
+    Table,
+    /// More columns
+    Wide,
+    /// Stable names, pretty-printed
+    Json,
+    /// The same as JSON, in YAML
+    Yaml,
+    /// One `Kind/name` on a line
+    Name,
+}
+
+#[derive(clap::Args, Clone, Copy, Debug)]
+pub struct OutputArgs {
+    /// How to print the result
+    #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT", hide_possible_values = true, help = "How to print the result: table, wide, json, yaml or name")]
+    pub output: Format,
+}
+
+/// Writes to standard output; a reader that has left is no error.
+pub fn print(text: &str) -> Result<(), Failure> {
+    let mut out = anstream::AutoStream::auto(std::io::stdout().lock());
+    out.write_all(text.as_bytes())?;
+    out.flush()?;
+    Ok(())
+}
+
+/// Prints a value in the form asked for.
+pub fn show<T: Serialize>(
+    format: Format,
+    value: &T,
+    table: impl FnOnce(bool) -> String,
+    names: impl FnOnce() -> Vec<String>,
+) -> Result<(), Failure> {
+    match format {
+        Format::Table | Format::Wide => print(&table(format == Format::Wide)),
+        Format::Json => print(&json(value)?),
+        Format::Yaml => print(&to_yaml(&plain(value)?)),
+        Format::Name => {
+            let mut text = names().join("\n");
+            if !text.is_empty() {
+                text.push('\n');
+            }
+            print(&text)
+        }
+    }
+}
+
+pub fn json<T: Serialize>(value: &T) -> Result<String, Failure> {
+    let mut text = serde_json::to_string_pretty(value)
+        .map_err(|error| Failure::caused("cannot write the result as JSON", &error))?;
+    text.push('\n');
+    Ok(text)
+}
+
+fn plain<T: Serialize>(value: &T) -> Result<serde_json::Value, Failure> {
+    serde_json::to_value(value).map_err(|error| Failure::caused("cannot write the result as YAML", &error))
+}
+
+/// Columns without borders. The last one is folded where a terminal is too narrow for it; nothing is ever cut.
+pub struct Table {
+    table: comfy_table::Table,
+    columns: usize,
+}
+
+impl Table {
+    pub fn new<'a>(header: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut table = comfy_table::Table::new();
+        table.load_style(comfy_table::presets::NOTHING).set_header(header);
+        let columns = table.column_count();
+        Self { table, columns }
+    }
+
+    pub fn row(&mut self, cells: impl IntoIterator<Item = impl AsRef<str>>) {
+        let mut row: Vec<String> = cells.into_iter().map(|cell| harmless_line(cell.as_ref()).into_owned()).collect();
+        row.resize(self.columns, String::new());
+        self.table.add_row(row);
+    }
+
+    pub fn render(mut self) -> String {
+        for column in self.table.column_iter_mut() {
+            column.set_padding((0, 2));
+        }
+        if let Some(width) = stdout_width() {
+            let widths = self.table.column_max_content_widths();
+            let fixed: usize = widths.iter().take(self.columns.saturating_sub(1)).map(|w| usize::from(*w) + 2).sum();
+            // Folding the other columns would break names apart; a last column under 24 is worse than a wrapped line.
+            if width > fixed + 24
+                && let Some(last) = self.table.column_mut(self.columns.saturating_sub(1))
+            {
+                let room = u16::try_from(width - fixed).unwrap_or(u16::MAX);
+                last.set_constraint(comfy_table::ColumnConstraint::UpperBoundary(comfy_table::Width::Fixed(room)));
+                self.table.set_content_arrangement(comfy_table::ContentArrangement::Dynamic);
+                self.table.set_width(u16::try_from(width).unwrap_or(u16::MAX));
+            }
+        }
+        let mut text = self.table.trim_fmt();
+        text.push('\n');
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_have_no_borders_and_no_trailing_blanks() {
+        let mut table = Table::new(["KIND", "NAME"]);
+        table.row(["CivoVpc", "shop"]);
+        table.row(["CivoKubernetesCluster", "a\u{1b}[31m"]);
+        assert_eq!(
+            table.render(),
+            "KIND                   NAME\nCivoVpc                shop\nCivoKubernetesCluster  a␛[31m\n"
+        );
+    }
+}

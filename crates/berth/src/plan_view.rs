@@ -1,0 +1,250 @@
+//! A plan as people and programs see it.
+
+use crate::terminal::harmless_line;
+use anstyle::{AnsiColor, Style};
+use berth_engine::unit::Op;
+use berth_engine::{Action, FieldChange, Plan, ResourcePlan, Takes, UnitPlan, is_unknown};
+use serde_json::{Value, json};
+
+const ADD: Style = AnsiColor::Green.on_default();
+const CHANGE: Style = AnsiColor::Yellow.on_default();
+const REMOVE: Style = AnsiColor::Red.on_default();
+/// Beyond this many changed resources, fields are shown by `-o wide` only.
+const DETAILED: usize = 40;
+/// A long value is cut on the screen; JSON has it whole.
+const VALUE_WIDTH: usize = 80;
+
+/// The plan and its summary line.
+pub fn text(plan: &Plan, wide: bool) -> String {
+    let changed = plan.resources.iter().filter(|r| r.action != Action::Unchanged).count();
+    let detailed = wide || changed <= DETAILED;
+    let width = plan.resources.iter().map(|r| r.id.to_string().len()).max().unwrap_or(0).max(28);
+    let mut text = String::new();
+    let mut hidden = 0;
+    for resource in &plan.resources {
+        // In a large fleet what stays the same is only counted.
+        if resource.action == Action::Unchanged && !wide && plan.resources.len() > DETAILED {
+            hidden += 1;
+            continue;
+        }
+        let style = style(resource.action);
+        text.push_str(&format!("  {:<width$}  {style}{}{style:#}\n", resource.id.to_string(), headline(resource)));
+        if detailed {
+            for unit in &resource.units {
+                unit_lines(&mut text, resource, unit);
+            }
+        }
+    }
+    if hidden > 0 {
+        text.push_str(&format!("  … and {hidden} unchanged\n"));
+    }
+    text.push('\n');
+    text.push_str(&summary(plan));
+    text.push('\n');
+    text
+}
+
+fn style(action: Action) -> Style {
+    match action {
+        Action::Unchanged => Style::new(),
+        Action::Create | Action::Resume => ADD,
+        Action::Update => CHANGE,
+        Action::Replace | Action::Delete => REMOVE,
+    }
+}
+
+fn headline(resource: &ResourcePlan) -> String {
+    let mut line = match resource.action {
+        Action::Unchanged => "unchanged".to_owned(),
+        Action::Create => "create".to_owned(),
+        Action::Resume => "go on with what an earlier run began".to_owned(),
+        Action::Delete => "delete".to_owned(),
+        Action::Update => match rules_changed(resource) {
+            Some((added, removed)) => format!("update   {}", rules_text(added, removed)),
+            None => "update in place".to_owned(),
+        },
+        Action::Replace => {
+            let forcing = resource.units.iter().flat_map(|u| &u.changes).find(|c| c.takes == Takes::Replace);
+            match forcing {
+                Some(change) => format!("replace: {} cannot change in place", change.field),
+                None => "replace".to_owned(),
+            }
+        }
+    };
+    if let Some(why) = resource.units.iter().map(|u| u.why.as_str()).find(|why| why.starts_with("gone")) {
+        line.push_str(&format!(" ({why})"));
+    }
+    if let Some(seconds) = resource.typical_seconds.filter(|_| resource.action != Action::Unchanged) {
+        line.push_str(&format!(", about {}", about(seconds)));
+    }
+    line
+}
+
+fn about(seconds: u64) -> String {
+    if seconds < 90 { format!("{seconds} s") } else { format!("{} min", seconds.div_ceil(60)) }
+}
+
+/// How many rules come and go, when a firewall's rules are all that changes.
+fn rules_changed(resource: &ResourcePlan) -> Option<(usize, usize)> {
+    let mut changes = resource.units.iter().flat_map(|u| &u.changes);
+    let change = changes.next().filter(|c| c.field == "rules")?;
+    if changes.next().is_some() {
+        return None;
+    }
+    let (added, removed) = elements(change)?;
+    Some((added.len(), removed.len()))
+}
+
+fn rules_text(added: usize, removed: usize) -> String {
+    let count = |n: usize, what: &str| format!("{n} rule{} {what}", if n == 1 { "" } else { "s" });
+    match (added, removed) {
+        (added, 0) => count(added, "added"),
+        (0, removed) => count(removed, "removed"),
+        (added, removed) => format!("{}, {removed} removed", count(added, "added")),
+    }
+}
+
+fn unit_lines(text: &mut String, resource: &ResourcePlan, unit: &UnitPlan) {
+    let Some(op) = unit.op else { return };
+    let whole = resource.action == Action::Create || resource.action == Action::Delete;
+    if op == Op::Delete {
+        if !whole {
+            let why = if unit.why.is_empty() { String::new() } else { format!("  ({})", unit.why) };
+            text.push_str(&format!("    {REMOVE}-{REMOVE:#} {}{why}\n", unit.key));
+        }
+        return;
+    }
+    let prefix = if unit.at.is_empty() { String::new() } else { format!("{}.", unit.at) };
+    if op == Op::Create && !whole {
+        text.push_str(&format!("    {ADD}+{ADD:#} {}\n", unit.key));
+    }
+    for change in &unit.changes {
+        change_lines(text, &prefix, change, op);
+    }
+    if op == Op::Replace && unit.key.starts_with("pool") && !unit.delete_first
+        || unit.changes.iter().any(|c| c.takes == Takes::Roll)
+    {
+        text.push_str("      new pool first, old nodes drained after\n");
+    } else if op == Op::Replace && unit.loses_data {
+        text.push_str("      the old one is deleted first, with everything in it\n");
+    }
+}
+
+fn change_lines(text: &mut String, prefix: &str, change: &FieldChange, op: Op) {
+    let field = format!("{prefix}{}", change.field);
+    if op == Op::Create {
+        text.push_str(&format!("    {ADD}+{ADD:#} {field:<32}  {}\n", value_text(&change.to)));
+        return;
+    }
+    if let Some((added, removed)) = elements(change) {
+        if change.field != "rules" {
+            text.push_str(&format!("    {CHANGE}~{CHANGE:#} {field}\n"));
+        }
+        for element in added {
+            text.push_str(&format!("    {ADD}+{ADD:#} {}\n", element_text(element)));
+        }
+        for element in removed {
+            text.push_str(&format!("    {REMOVE}-{REMOVE:#} {}\n", element_text(element)));
+        }
+        return;
+    }
+    let (from, to) = (value_text(&change.from), value_text(&change.to));
+    text.push_str(&format!("    {CHANGE}~{CHANGE:#} {field:<32}  {from} -> {to}\n"));
+}
+
+/// What comes and what goes, for a field that is a list.
+fn elements(change: &FieldChange) -> Option<(Vec<&Value>, Vec<&Value>)> {
+    let (Value::Array(from), Value::Array(to)) = (&change.from, &change.to) else { return None };
+    if is_unknown(&change.to) {
+        return None;
+    }
+    let added = to.iter().filter(|v| !from.contains(v)).collect();
+    let removed = from.iter().filter(|v| !to.contains(v)).collect();
+    Some((added, removed))
+}
+
+/// A firewall rule reads as a sentence; anything else as it is.
+fn element_text(value: &Value) -> String {
+    let Some(rule) = value.as_object().filter(|o| o.contains_key("protocol")) else { return value_text(value) };
+    let part = |name: &str| rule.get(name).and_then(Value::as_str).filter(|s| !s.is_empty());
+    let mut words = Vec::new();
+    words.extend(part("action").filter(|a| *a != "allow"));
+    words.extend(part("protocol"));
+    words.extend(part("ports").or_else(|| part("port_range")));
+    let mut line = words.join(" ");
+    let cidrs: Vec<&str> = rule.get("cidrs").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+    let outward = part("direction").is_some_and(|d| d != "ingress" && d != "inbound");
+    if !cidrs.is_empty() {
+        line.push_str(&format!(" {} {}", if outward { "to" } else { "from" }, cidrs.join(", ")));
+    }
+    if let Some(label) = part("label") {
+        line.push_str(&format!("  ({label})"));
+    }
+    harmless_line(&line).into_owned()
+}
+
+fn value_text(value: &Value) -> String {
+    if is_unknown(value) {
+        return "(known after apply)".into();
+    }
+    let text = match value {
+        Value::Null => "-".to_owned(),
+        Value::String(text) if text.is_empty() => "\"\"".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(items) => items.iter().map(element_text).collect::<Vec<_>>().join(", "),
+        other => other.to_string(),
+    };
+    let text = harmless_line(&text).into_owned();
+    if text.chars().count() > VALUE_WIDTH {
+        let mut cut: String = text.chars().take(VALUE_WIDTH - 1).collect();
+        cut.push('…');
+        return cut;
+    }
+    text
+}
+
+pub fn summary(plan: &Plan) -> String {
+    let mut parts = Vec::new();
+    for (action, what) in [
+        (Action::Unchanged, "unchanged"),
+        (Action::Create, "to create"),
+        (Action::Resume, "to go on with"),
+        (Action::Update, "to update"),
+        (Action::Replace, "to replace"),
+        (Action::Delete, "to delete"),
+    ] {
+        let count = plan.count(action);
+        if count > 0 {
+            parts.push(format!("{count} {what}"));
+        }
+    }
+    let mut line = if parts.is_empty() { "nothing to do".to_owned() } else { parts.join(", ") };
+    line.push('.');
+    if plan.count(Action::Replace) > 0 {
+        line.push_str(" Replacing needs --allow-replace.");
+    }
+    line
+}
+
+/// Stable names for programs; what is known only after apply is said so.
+pub fn as_json(plan: &Plan) -> Value {
+    let mut value = serde_json::to_value(plan).unwrap_or_default();
+    mark_unknown(&mut value);
+    let mut counts = serde_json::Map::new();
+    for resource in &plan.resources {
+        let name = serde_json::to_value(resource.action).ok().and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default();
+        let count = counts.get(&name).and_then(Value::as_u64).unwrap_or(0);
+        counts.insert(name, json!(count + 1));
+    }
+    value["summary"] = Value::Object(counts);
+    value
+}
+
+fn mark_unknown(value: &mut Value) {
+    match value {
+        Value::String(text) if text.starts_with(berth_model::UNKNOWN) => *text = "(known after apply)".into(),
+        Value::Array(items) => items.iter_mut().for_each(mark_unknown),
+        Value::Object(map) => map.values_mut().for_each(mark_unknown),
+        _ => {}
+    }
+}

@@ -1,0 +1,255 @@
+//! The project's own sandbox: one that was started to stay, or one inside this process that lasts as long as the command.
+//! Both keep their cloud in a file, so that two commands see the same one.
+
+use crate::failure::Failure;
+use crate::project;
+use berth_sandbox::{Config, Sandbox, SandboxError, Speed};
+use serde::{Deserialize, Serialize};
+use std::fs::{File, TryLockError};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+const ANSWER_WITHIN: Duration = Duration::from_secs(2);
+/// How long a command waits for another one of the same project that has the cloud's file open.
+const OTHER_COMMAND: Duration = Duration::from_secs(10);
+const LOCK_TRIES: u32 = 20;
+const RECORD_BYTES: u64 = 64 << 10;
+
+/// For `--sandbox` on any command.
+#[derive(clap::Args, Clone, Debug, Default)]
+#[allow(dead_code, reason = "taken by the commands that talk to clouds")]
+pub struct SandboxArgs {
+    /// Use simulated clouds, no account needed
+    #[arg(long)]
+    pub sandbox: bool,
+    /// How much faster than real time the simulated clouds run, or `max`
+    #[arg(long, value_name = "N", value_parser = speed, requires = "sandbox")]
+    pub speed: Option<Speed>,
+}
+
+/// `60`, `2.5x`, or `max` for no provisioning time at all.
+pub fn speed(text: &str) -> Result<Speed, String> {
+    if text.eq_ignore_ascii_case("max") { Ok(Speed::Instant) } else { text.parse() }
+}
+
+/// What a sandbox that stays writes down about itself. Its pid counts only while its process holds the lock beside it:
+/// the lock ends with the process, so that another one that got the same pid is never taken for it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Record {
+    pub pid: u32,
+    pub civo_url: String,
+    pub digitalocean_url: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<PathBuf>,
+    pub speed: String,
+}
+
+fn record_path(folder: &Path) -> PathBuf {
+    folder.join("sandbox.json")
+}
+
+fn lock_path(folder: &Path) -> PathBuf {
+    folder.join("sandbox.lock")
+}
+
+pub fn log_path(folder: &Path) -> PathBuf {
+    folder.join("sandbox.log")
+}
+
+/// Where the project's cloud is kept.
+pub fn cloud_path(folder: &Path) -> PathBuf {
+    folder.join("sandbox-cloud.jsonl")
+}
+
+/// The right to be the project's sandbox. Gives the record up when dropped.
+pub struct Post {
+    folder: PathBuf,
+    _lock: File,
+}
+
+impl Post {
+    /// `None` when another process has it.
+    pub fn take(folder: &Path) -> Result<Option<Self>, Failure> {
+        project::make(folder)?;
+        let path = lock_path(folder);
+        let failed = |error: std::io::Error| Failure::caused(format!("cannot lock {}", path.display()), &error);
+        let lock = File::options().create(true).truncate(false).write(true).open(&path).map_err(failed)?;
+        // Whoever asks if a sandbox is running holds the lock for an instant, too.
+        for _ in 0..LOCK_TRIES {
+            match lock.try_lock() {
+                Ok(()) => return Ok(Some(Self { folder: folder.into(), _lock: lock })),
+                Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(2)),
+                Err(TryLockError::Error(error)) => return Err(failed(error)),
+            }
+        }
+        Ok(None)
+    }
+
+    pub fn write(&self, record: &Record) -> Result<(), Failure> {
+        let path = record_path(&self.folder);
+        let text = crate::output::json(record)?;
+        let half = path.with_extension("json.new");
+        // Whoever reads it sees the old one or the new one, never a half.
+        std::fs::write(&half, text)
+            .and_then(|()| std::fs::rename(&half, &path))
+            .map_err(|error| Failure::caused(format!("cannot write {}", path.display()), &error))
+    }
+}
+
+impl Drop for Post {
+    fn drop(&mut self) {
+        _ = std::fs::remove_file(record_path(&self.folder));
+    }
+}
+
+/// The sandbox that the project has running, whether it answers or not.
+pub fn recorded(folder: &Path) -> Option<Record> {
+    let lock = File::open(lock_path(folder)).ok()?;
+    match lock.try_lock_shared() {
+        Err(TryLockError::WouldBlock) => {}
+        _ => return None,
+    }
+    let mut text = String::new();
+    File::open(record_path(folder)).ok()?.take(RECORD_BYTES).read_to_string(&mut text).ok()?;
+    serde_json::from_str(&text).ok()
+}
+
+/// Whether something that speaks HTTP is there.
+pub async fn answers(url: &str) -> bool {
+    let Some(address) = url.strip_prefix("http://") else { return false };
+    let ask = async {
+        let mut stream = tokio::net::TcpStream::connect(address).await.ok()?;
+        let request = format!("GET /v2/regions HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.ok()?;
+        let mut start = [0u8; 5];
+        stream.read_exact(&mut start).await.ok()?;
+        (&start == b"HTTP/").then_some(())
+    };
+    tokio::time::timeout(ANSWER_WITHIN, ask).await.ok().flatten().is_some()
+}
+
+/// Simulated clouds for one command.
+#[allow(dead_code, reason = "used by the commands that talk to clouds")]
+pub struct Sandboxed {
+    pub civo_url: String,
+    pub digitalocean_url: String,
+    /// The cloud itself, when it lives in this process.
+    guard: Option<Sandbox>,
+}
+
+#[allow(dead_code, reason = "used by the commands that talk to clouds")]
+impl Sandboxed {
+    /// Writes the cloud down before the process ends.
+    pub async fn stop(self) {
+        if let Some(sandbox) = self.guard {
+            sandbox.stop().await;
+        }
+    }
+}
+
+/// The sandbox that this project has running, or else one inside this process. `project` is the `.berth` folder.
+#[allow(dead_code, reason = "used by the commands that talk to clouds")]
+pub async fn connect_or_start(speed: Option<Speed>, project: &Path) -> Result<Sandboxed, Failure> {
+    if let Some(record) = recorded(project)
+        && answers(&record.civo_url).await
+    {
+        if let Some(speed) = speed
+            && show_speed(speed) != record.speed
+        {
+            anstream::eprintln!("the sandbox that is running has its own speed, {}; --speed is ignored", record.speed);
+        }
+        return Ok(Sandboxed { civo_url: record.civo_url, digitalocean_url: record.digitalocean_url, guard: None });
+    }
+    project::make(project)?;
+    let config =
+        Config { state: Some(cloud_path(project)), speed: speed.unwrap_or(Speed::Times(1.0)), ..Config::default() };
+    let sandbox = start_when_free(config).await?;
+    Ok(Sandboxed { civo_url: sandbox.civo_url(), digitalocean_url: sandbox.digitalocean_url(), guard: Some(sandbox) })
+}
+
+async fn start_when_free(config: Config) -> Result<Sandbox, Failure> {
+    let until = Instant::now() + OTHER_COMMAND;
+    loop {
+        match Sandbox::start(config.clone()).await {
+            Ok(sandbox) => return Ok(sandbox),
+            Err(SandboxError::StateInUse { .. }) if Instant::now() < until => {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            Err(error) => return Err(cannot_start(&error)),
+        }
+    }
+}
+
+/// Why a sandbox did not start, with what to do about it.
+pub fn cannot_start(error: &SandboxError) -> Failure {
+    let failure = Failure::caused("the sandbox cannot start", error);
+    match error {
+        SandboxError::Bind { .. } => failure
+            .help("another sandbox may be running; to end the one of this project:   berth sandbox --stop")
+            .help("or choose other addresses:   berth sandbox --civo 127.0.0.1:0 --digitalocean 127.0.0.1:0"),
+        SandboxError::StateInUse { .. } => failure
+            .help("another command is using this cloud; to share one between commands:   berth sandbox --background"),
+        SandboxError::NotLoopback { .. } => failure.help("give an address such as 127.0.0.1:7070"),
+        SandboxError::StateUnreadable { path, .. } => {
+            failure.help(format!("to start with an empty cloud, remove {}", path.display()))
+        }
+        SandboxError::State { .. } | SandboxError::Tls(_) => failure,
+    }
+}
+
+pub fn show_speed(speed: Speed) -> String {
+    match speed {
+        Speed::Times(times) => format!("{times}"),
+        Speed::Instant => "max".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_living_process_is_recorded() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(recorded(folder.path()), None);
+        let record = Record {
+            pid: 1,
+            civo_url: "http://127.0.0.1:1".into(),
+            digitalocean_url: "http://127.0.0.1:2".into(),
+            state: None,
+            speed: "max".into(),
+        };
+        let post = Post::take(folder.path()).unwrap().unwrap();
+        post.write(&record).unwrap();
+        assert_eq!(recorded(folder.path()), Some(record));
+        assert!(Post::take(folder.path()).unwrap().is_none());
+        drop(post);
+        assert_eq!(recorded(folder.path()), None);
+        // Killed: the record stays, and nobody holds the lock.
+        std::fs::write(record_path(folder.path()), r#"{"pid":1,"civoUrl":"a","digitaloceanUrl":"b","speed":"1"}"#)
+            .unwrap();
+        assert_eq!(recorded(folder.path()), None);
+    }
+
+    #[tokio::test]
+    async fn a_cloud_inside_the_process_is_kept_between_commands() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = connect_or_start(Some(Speed::Instant), folder.path()).await.unwrap();
+        assert!(answers(&first.civo_url).await && answers(&first.digitalocean_url).await);
+        first.stop().await;
+        assert!(cloud_path(folder.path()).exists());
+        let second = connect_or_start(None, folder.path()).await.unwrap();
+        assert!(answers(&second.civo_url).await);
+        second.stop().await;
+    }
+
+    #[test]
+    fn speeds_are_read_as_people_write_them() {
+        assert_eq!(speed("max"), Ok(Speed::Instant));
+        assert_eq!(speed("60").map(show_speed), Ok("60".into()));
+        assert!(speed("fast").is_err());
+    }
+}

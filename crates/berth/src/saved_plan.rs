@@ -1,0 +1,72 @@
+//! A plan in a file: the manifests it was made from and what it promised. Secrets in it are sealed with the state's key.
+
+use crate::failure::Failure;
+use crate::project;
+use crate::workspace::new_resource;
+use berth_engine::Plan;
+use berth_model::{Manifest, ResourceId};
+use berth_store::Store;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+
+const VERSION: u32 = 1;
+const MOST_BYTES: u64 = 512 << 20;
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SavedPlan {
+    /// Also what tells such a file from any other JSON.
+    berth_plan: u32,
+    manifests: Vec<Sealed>,
+    unwanted: Vec<ResourceId>,
+    plan: Plan,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Sealed {
+    manifest: Value,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    sealed: Vec<String>,
+}
+
+impl SavedPlan {
+    pub fn new(store: &Store, manifests: &[Arc<Manifest>], unwanted: &[ResourceId], plan: &Plan) -> Result<Self, Failure> {
+        let mut sealed = Vec::with_capacity(manifests.len());
+        for manifest in manifests {
+            let (manifest, paths) = store.seal(new_resource(manifest)?)?;
+            sealed.push(Sealed { manifest, sealed: paths });
+        }
+        Ok(Self { berth_plan: VERSION, manifests: sealed, unwanted: unwanted.to_vec(), plan: plan.clone() })
+    }
+
+    pub fn write(&self, path: &Path) -> Result<(), Failure> {
+        let text = serde_json::to_vec(self).map_err(|error| Failure::caused("cannot write the plan", &error))?;
+        project::write_private(path, &text)
+    }
+
+    pub fn read(path: &Path) -> Result<Self, Failure> {
+        let cannot = |error: &(dyn std::error::Error + 'static)| Failure::caused(format!("cannot read the plan {}", path.display()), error);
+        let mut text = Vec::new();
+        std::fs::File::open(path).and_then(|f| f.take(MOST_BYTES).read_to_end(&mut text)).map_err(|error| cannot(&error))?;
+        let saved: Self = serde_json::from_slice(&text).map_err(|error| {
+            cannot(&error).help("a plan is made with `berth plan --out FILE`; manifests are given with -f")
+        })?;
+        if saved.berth_plan != VERSION {
+            return Err(Failure::new(format!("{} was made by another version of Berth", path.display())).help("plan again"));
+        }
+        Ok(saved)
+    }
+
+    pub fn open(self, store: &Store) -> Result<(Vec<Arc<Manifest>>, Vec<ResourceId>, Plan), Failure> {
+        let mut manifests = Vec::with_capacity(self.manifests.len());
+        for one in self.manifests {
+            let clear = store.open_sealed(one.manifest, &one.sealed)?;
+            let manifest = Manifest::from_json(&clear).map_err(|error| Failure::caused("the plan holds a manifest that cannot be read", &error))?;
+            manifests.push(Arc::new(manifest));
+        }
+        Ok((manifests, self.unwanted, self.plan))
+    }
+}

@@ -1,0 +1,191 @@
+//! What a command works on: the state, the clouds, and what both say about the resources asked for.
+
+use crate::failure::Failure;
+use crate::project::{self, StateArgs};
+use crate::sandbox::{SandboxArgs, Sandboxed, connect_or_start};
+use berth_clouds::accounts::{Accounts, Simulated};
+use berth_clouds::{Clouds, Credentials};
+use berth_engine::{Known, KnownResource, Request, Wanted, parents};
+use berth_model::{Manifest, ResourceId};
+use berth_store::{Filter, NewResource, Options, Source, Store, StoredResource};
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Up to this many resources are read one by one; more are read all at once.
+const FEW: usize = 64;
+const LABEL_PREFIX: &str = "planton";
+
+#[derive(clap::Args, Clone, Debug, Default)]
+pub struct WorkspaceArgs {
+    #[command(flatten)]
+    pub state: StateArgs,
+    #[command(flatten)]
+    pub sandbox: SandboxArgs,
+}
+
+impl WorkspaceArgs {
+    /// What is applied to simulated clouds is remembered apart from what is applied to real ones.
+    pub fn state_path(&self) -> Result<PathBuf, Failure> {
+        match (&self.state.state, self.sandbox.sandbox) {
+            (None, true) => Ok(project::folder()?.join("sandbox-state.db")),
+            _ => self.state.path(),
+        }
+    }
+
+    /// For what asks only for a state.
+    pub fn as_state(&self) -> Result<StateArgs, Failure> {
+        Ok(StateArgs { state: Some(self.state_path()?) })
+    }
+}
+
+pub struct Workspace {
+    pub store: Store,
+    sandbox: Option<Sandboxed>,
+    /// Credentials of a stack input.
+    given: Option<Credentials>,
+}
+
+impl Workspace {
+    pub async fn open(args: &WorkspaceArgs) -> Result<Self, Failure> {
+        Self::open_with(args, false).await
+    }
+
+    /// For commands that only look: a state that is not there is an error that says what to do, not a new empty state.
+    pub async fn open_existing(args: &WorkspaceArgs) -> Result<Self, Failure> {
+        Self::open_with(args, true).await
+    }
+
+    async fn open_with(args: &WorkspaceArgs, must_exist: bool) -> Result<Self, Failure> {
+        let path = args.state_path()?;
+        let store = Store::open(Options { must_exist, ..Options::at(path) }).await?;
+        let sandbox = match args.sandbox.sandbox {
+            true => Some(connect_or_start(args.sandbox.speed, &project::folder()?).await?),
+            false => None,
+        };
+        Ok(Self { store, sandbox, given: None })
+    }
+
+    pub fn with_credentials(mut self, given: Option<Credentials>) -> Self {
+        self.given = given;
+        self
+    }
+
+    /// Ends what this command started.
+    pub async fn close(self) {
+        self.store.close().await;
+        if let Some(sandbox) = self.sandbox {
+            sandbox.stop().await;
+        }
+    }
+
+    /// The accounts of these manifests and of the state.
+    pub async fn accounts(&self, manifests: &[Arc<Manifest>]) -> Result<Accounts, Failure> {
+        let simulated = self
+            .sandbox
+            .as_ref()
+            .map(|s| Simulated { civo_url: s.civo_url.clone(), digitalocean_url: s.digitalocean_url.clone() });
+        let var = |name: &str| std::env::var(name).ok();
+        let mut accounts = Accounts::new(simulated, var);
+        if let Some(given) = &self.given {
+            accounts.given(given.clone());
+        }
+        let filter = Filter { kind: Some("Account".into()), ..Filter::default() };
+        for stored in self.store.resources(&filter).await? {
+            let manifest = stored_manifest(&stored, &self.store.unseal(&stored)?)?;
+            accounts.add(&manifest.id, &manifest.resolve(&|_| String::new()), var)?;
+        }
+        for manifest in manifests.iter().filter(|m| m.id.kind == "Account") {
+            accounts.add(&manifest.id, &manifest.resolve(&|_| String::new()), var)?;
+        }
+        Ok(accounts)
+    }
+
+    /// The connections to every account, for what is in the state.
+    pub async fn clouds(&self) -> Result<Clouds, Failure> {
+        Ok(self.accounts(&[]).await?.into_clouds())
+    }
+
+    /// What the state holds of these resources and of what they refer to.
+    pub async fn known(&self, ids: &[ResourceId], others: &[ResourceId]) -> Result<Known, Failure> {
+        if ids.len() + others.len() > FEW {
+            return self.known_all().await;
+        }
+        let mut known = Known::default();
+        let mut next: Vec<ResourceId> = ids.iter().chain(others).cloned().collect();
+        let mut seen = HashSet::new();
+        while let Some(id) = next.pop() {
+            if !seen.insert(id.clone()) {
+                continue;
+            }
+            let Some(stored) = self.store.resource(&id).await? else { continue };
+            let resource = known_resource(&stored)?;
+            next.extend(parents(&resource.manifest));
+            known.resources.insert(id.clone(), resource);
+            let units = self.store.units_of(&id).await?;
+            known.units.insert(id, units);
+        }
+        Ok(known)
+    }
+
+    pub async fn known_all(&self) -> Result<Known, Failure> {
+        let mut known = Known::default();
+        for stored in self.store.resources(&Filter::default()).await? {
+            known.resources.insert(stored.id.clone(), known_resource(&stored)?);
+        }
+        for unit in self.store.all_units().await? {
+            known.units.entry(unit.resource.clone()).or_default().push(unit);
+        }
+        Ok(known)
+    }
+
+    /// Everything that plan and converge need for these manifests and deletions.
+    pub async fn request(&self, manifests: &[Arc<Manifest>], unwanted: Vec<ResourceId>) -> Result<(Request, Clouds), Failure> {
+        let accounts = self.accounts(manifests).await?;
+        let mut wanted = Vec::with_capacity(manifests.len());
+        for manifest in manifests {
+            let choice = accounts.choose(manifest)?;
+            wanted.push(Wanted { manifest: manifest.clone(), account: choice.name, default_region: choice.region });
+        }
+        let ids: Vec<ResourceId> = manifests.iter().map(|m| m.id.clone()).collect();
+        let mut others: Vec<ResourceId> = manifests.iter().flat_map(|m| parents(m)).collect();
+        others.extend(unwanted.iter().cloned());
+        others.sort();
+        others.dedup();
+        let known = self.known(&ids, &others).await?;
+        Ok((Request { wanted, unwanted, known, label_prefix: LABEL_PREFIX.into() }, accounts.into_clouds()))
+    }
+}
+
+fn known_resource(stored: &StoredResource) -> Result<KnownResource, Failure> {
+    let manifest = stored_manifest(stored, &stored.sealed_manifest()?)?;
+    Ok(KnownResource {
+        manifest: Arc::new(manifest),
+        outputs: stored.status.outputs.clone(),
+        facts: stored.status.facts.clone(),
+        settled: stored.status.state == "Ready" && stored.status.observed_generation == stored.generation,
+    })
+}
+
+/// The manifest that the state keeps of a resource.
+pub fn stored_manifest(stored: &StoredResource, json: &serde_json::Value) -> Result<Manifest, Failure> {
+    Manifest::from_json(json).map_err(|error| Failure::caused(format!("the state's manifest of {} cannot be read", stored.id), &error))
+}
+
+/// A manifest as the state takes it.
+pub fn new_resource(manifest: &Manifest) -> Result<NewResource, Failure> {
+    let source = manifest.source.as_ref().map(|source| Source {
+        file: source.file.to_string(),
+        document: u32::try_from(source.document).unwrap_or(u32::MAX),
+    });
+    let json = manifest.to_json();
+    // Only accounts hold secrets; for every other kind the masked copy would be the same.
+    let mut masked = manifest.clone();
+    let mut secrets = false;
+    masked.map_secrets(|_, _| {
+        secrets = true;
+        "\0".to_owned()
+    });
+    let masked = if secrets { masked.to_json() } else { json.clone() };
+    Ok(NewResource::new(manifest.id.clone(), manifest.api_version.clone(), json, &masked, source.unwrap_or_default())?)
+}
