@@ -1,28 +1,67 @@
 //! Civo's HTTP API.
 
+mod account;
+mod catalog;
+mod cluster;
+mod clusters;
+mod failure;
+mod field;
+mod firewall;
+mod network;
+mod pools;
+mod show;
+
 use std::sync::Arc;
 
-use serde_json::json;
+use hyper::Method;
+use serde_json::{Value, json};
 
 use crate::clock::SimTime;
 use crate::http::{Call, Cloud, CloudName, Refusal, Reply};
 use crate::kube::KubeServer;
-use crate::table::AnyTable;
+use crate::table::{AnyTable, Table};
 use crate::world::{ClusterView, World};
+use cluster::Cluster;
+use failure::{Failure, fail};
+use firewall::Firewall;
+use network::Network;
 
+/// Every Civo object of the sandbox.
 #[derive(Default)]
-pub struct Store {}
+pub struct Store {
+    networks: Table<Network>,
+    firewalls: Table<Firewall>,
+    clusters: Table<Cluster>,
+}
 
 impl Store {
     pub fn tables(&self) -> Vec<&dyn AnyTable> {
-        vec![]
+        vec![&self.networks, &self.firewalls, &self.clusters]
     }
+
     pub fn tables_mut(&mut self) -> Vec<&mut dyn AnyTable> {
-        vec![]
+        vec![&mut self.networks, &mut self.firewalls, &mut self.clusters]
     }
-    pub fn seed(&mut self, _now: SimTime) {}
-    pub fn cluster_view(&self, _id: &str, _now: SimTime) -> Option<ClusterView> {
-        None
+
+    pub fn seed(&mut self, now: SimTime) {
+        network::seed(self, now);
+    }
+
+    pub fn cluster_view(&self, id: &str, now: SimTime) -> Option<ClusterView> {
+        self.clusters.get(id).map(|cluster| cluster.view(now))
+    }
+
+    fn default_network(&self, region: &str) -> Result<&Network, Failure> {
+        match self.networks.first(&format!("name:{region}/default")) {
+            Some(network) => Ok(network),
+            None => fail(404, "database_network_not_found", "The region has no default network"),
+        }
+    }
+
+    /// How many clusters use what the key names: those that live, and those that are being deleted.
+    fn cluster_users(&self, key: &str) -> (usize, usize) {
+        let leaving = self.clusters.find(key).filter(|cluster| cluster.gone_at.is_some()).count();
+        (self.clusters.count(key) - leaving, leaving)
     }
 }
 
@@ -35,10 +74,165 @@ impl Cloud for Civo {
     fn name(&self) -> CloudName {
         CloudName::Civo
     }
-    fn handle(&self, _call: &Call) -> Reply {
-        self.refuse(&Refusal::UnknownPath)
+
+    fn handle(&self, call: &Call) -> Reply {
+        self.route(call).unwrap_or_else(|failure| failure.reply())
     }
+
     fn refuse(&self, refusal: &Refusal) -> Reply {
-        Reply::json(refusal.status(), &json!({"code": "x", "reason": refusal.to_string()}))
+        failure::refuse(refusal)
+    }
+}
+
+impl Civo {
+    fn route(&self, call: &Call) -> Result<Reply, Failure> {
+        let segments = call.segments();
+        let mut path: Vec<&str> = segments.iter().map(AsRef::as_ref).collect();
+        if path.first() != Some(&"v2") {
+            return self.unknown(call);
+        }
+        path.remove(0);
+        // The two families of paths show the same objects.
+        if path.first() == Some(&"vpc") && path.len() > 1 {
+            path.remove(0);
+        }
+        if call.method == Method::GET {
+            if let Some(reply) = self.plain(&path) {
+                return Ok(reply);
+            }
+        }
+        match path.first() {
+            Some(&"networks") => self.networks(call, &path[1..]),
+            Some(&"firewalls") => self.firewalls(call, &path[1..]),
+            Some(&"kubernetes") if path.get(1) == Some(&"clusters") => self.clusters(call, &path[2..]),
+            Some(&"instances") if call.method == Method::GET && path.len() == 2 => {
+                fail(404, "database_instance_not_found", "Failed to find the instance within the internal database")
+            }
+            _ => self.unknown(call),
+        }
+    }
+
+    /// Reads that need no region.
+    fn plain(&self, path: &[&str]) -> Option<Reply> {
+        Some(match path {
+            ["regions"] => Reply::json(200, &catalog::regions()),
+            ["sizes"] => Reply::json(200, &catalog::sizes()),
+            ["kubernetes", "versions"] => Reply::json(200, &catalog::versions()),
+            ["kubernetes", "applications"] => Reply::json(200, &catalog::applications()),
+            ["quota"] => self.world.with(|state| account::quota(state)),
+            ["accounts"] => account::accounts(),
+            ["organisation"] => account::organisation(),
+            ["ping"] => Reply::json(200, &json!({"result": "success"})),
+            ["disk_images"] => account::disk_images(),
+            ["volumes" | "loadbalancers" | "sshkeys" | "dns" | "charges" | "templates" | "snapshots" | "teams"] => {
+                account::none()
+            }
+            ["instances" | "ips" | "databases" | "objectstores" | "kfclusters"] => account::no_pages(),
+            ["objectstore", "credentials"] => account::no_pages(),
+            _ => return None,
+        })
+    }
+
+    fn networks(&self, call: &Call, path: &[&str]) -> Result<Reply, Failure> {
+        let region = region_of(call)?;
+        match (call.method.as_str(), path) {
+            ("GET", []) => Ok(self.world.with(|state| network::list(state, region))),
+            ("GET", [id]) => self.world.with(|state| network::get(state, region, id)),
+            ("GET", [id, "subnets"]) => {
+                self.world.with(|state| network::find(state, region, id).map(|_| account::none()))
+            }
+            ("POST", []) => {
+                let input = call.json()?;
+                self.world.with(|state| network::create(state, region, input))
+            }
+            ("PUT", [id]) => {
+                let input = call.json()?;
+                self.world.with(|state| network::update(state, region, id, input))
+            }
+            ("DELETE", [id]) => self.world.with(|state| network::delete(state, region, id)),
+            _ => self.unknown(call),
+        }
+    }
+
+    fn firewalls(&self, call: &Call, path: &[&str]) -> Result<Reply, Failure> {
+        let region = region_of(call)?;
+        match (call.method.as_str(), path) {
+            ("GET", []) => Ok(self.world.with(|state| firewall::list(state, region))),
+            ("GET", [id]) => self.world.with(|state| firewall::get(state, region, id)),
+            ("POST", []) => {
+                let input = call.json()?;
+                self.world.with(|state| firewall::create(state, region, input))
+            }
+            ("PUT", [id]) => {
+                let input = call.json()?;
+                self.world.with(|state| firewall::update(state, region, id, input))
+            }
+            ("DELETE", [id]) => self.world.with(|state| firewall::delete(state, region, id)),
+            ("GET", [id, "rules"]) => self.world.with(|state| firewall::list_rules(state, region, id)),
+            ("GET", [id, "rules", rule]) => self.world.with(|state| firewall::get_rule(state, region, id, rule)),
+            ("POST", [id, "rules"]) => {
+                let input = call.json()?;
+                self.world.with(|state| firewall::create_rule(state, region, id, input))
+            }
+            ("DELETE", [id, "rules", rule]) => self.world.with(|state| firewall::delete_rule(state, region, id, rule)),
+            _ => self.unknown(call),
+        }
+    }
+
+    fn clusters(&self, call: &Call, path: &[&str]) -> Result<Reply, Failure> {
+        let region = region_of(call)?;
+        let (kube, effects) = (&*self.kube, &call.effects);
+        match (call.method.as_str(), path) {
+            ("GET", []) => Ok(self.world.with(|state| clusters::list(state, region, call, kube))),
+            ("GET", [id]) => self.world.with(|state| clusters::get(state, region, id, kube)),
+            ("GET", [id, "instances"]) => self.world.with(|state| clusters::instances(state, region, id)),
+            ("POST", []) => {
+                let input = call.json()?;
+                self.world.with(|state| clusters::create(state, region, input, effects, kube))
+            }
+            ("PUT", [id]) => {
+                let input = call.json()?;
+                self.world.with(|state| clusters::update(state, region, id, input, effects, kube))
+            }
+            ("DELETE", [id]) => self.world.with(|state| clusters::delete(state, region, id)),
+            ("POST", [id, "recycle"]) => {
+                let input = call.json()?;
+                self.world.with(|state| pools::recycle(state, region, id, &input))
+            }
+            ("GET", [id, "pools"]) => self.world.with(|state| pools::list(state, region, id)),
+            ("GET", [id, "pools", pid]) => self.world.with(|state| pools::get(state, region, id, pid)),
+            ("POST", [id, "pools"]) => {
+                let input = call.json()?;
+                self.world.with(|state| pools::create(state, region, id, input, effects))
+            }
+            ("PUT", [id, "pools", pid]) => {
+                let input = call.json()?;
+                self.world.with(|state| pools::update(state, region, id, pid, input, effects))
+            }
+            ("DELETE", [id, "pools", pid]) => self.world.with(|state| pools::delete(state, region, id, pid)),
+            ("DELETE", [id, "pools", pid, "instances", instance]) => {
+                self.world.with(|state| pools::delete_instance(state, region, id, pid, instance))
+            }
+            _ => self.unknown(call),
+        }
+    }
+
+    fn unknown(&self, call: &Call) -> Result<Reply, Failure> {
+        tracing::warn!(method = %call.method, path = call.path, "the sandbox's Civo does not know this path");
+        Err(Refusal::UnknownPath.into())
+    }
+}
+
+/// The region stands in the query of reads and deletes and in the body of creates and updates.
+fn region_of(call: &Call) -> Result<&'static str, Failure> {
+    let mut code = call.query("region").unwrap_or_default().to_owned();
+    if code.is_empty() {
+        let body: Value = call.json()?;
+        code = body.get("region").and_then(Value::as_str).unwrap_or_default().to_owned();
+    }
+    match catalog::find_region(&code) {
+        Some(region) => Ok(region.code),
+        None if code.is_empty() => fail(400, "region_unavailable", "The region is missing"),
+        None => fail(404, "region_unavailable", format!("The region {code} is not available")),
     }
 }

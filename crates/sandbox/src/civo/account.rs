@@ -1,0 +1,82 @@
+//! What the clients ask about the account, and lists of things that a sandbox never has any of.
+
+use serde_json::{Value, json};
+
+use super::catalog;
+use crate::http::Reply;
+use crate::world::State;
+
+const ACCOUNT: &str = "eaef1dd6-1cec-4d9c-8480-96452bd94dea";
+
+pub fn quota(state: &State) -> Reply {
+    let (store, quota) = (&state.civo, &state.quota);
+    let nodes = store.clusters.weight();
+    // Cores and memory follow from the nodes as if all were of the default size: sums over thousands of clusters
+    // on every call would cost more than anybody looks at them.
+    let size = catalog::kube_size(catalog::DEFAULT_SIZE);
+    let (cpu, ram) = size.map_or((0, 0), |s| (u64::from(s.cpu_cores), u64::from(s.ram_mb)));
+    let disk = size.map_or(0, |s| u64::from(s.disk_gb));
+    Reply::json(
+        200,
+        &json!({
+            "id": ACCOUNT, "default_user_id": ACCOUNT, "default_user_email_address": "sandbox@berth.dev",
+            "instance_count_limit": quota.nodes, "instance_count_usage": nodes,
+            "cpu_core_limit": quota.nodes * cpu, "cpu_core_usage": nodes * cpu,
+            "ram_mb_limit": quota.nodes * ram, "ram_mb_usage": nodes * ram,
+            "disk_gb_limit": quota.nodes * disk, "disk_gb_usage": nodes * disk,
+            "disk_volume_count_limit": quota.nodes, "disk_volume_count_usage": 0,
+            "disk_snapshot_count_limit": 30, "disk_snapshot_count_usage": 0,
+            "public_ip_address_limit": quota.clusters, "public_ip_address_usage": store.clusters.len(),
+            "subnet_count_limit": 10, "subnet_count_usage": 0,
+            "network_count_limit": quota.networks, "network_count_usage": store.networks.len(),
+            "security_group_limit": quota.firewalls, "security_group_usage": store.firewalls.len(),
+            "security_group_rule_limit": quota.firewalls * 100, "security_group_rule_usage": 0,
+            "port_count_limit": 32, "port_count_usage": 0,
+            "loadbalancer_count_limit": 16, "loadbalancer_count_usage": 0,
+            "objectstore_gb_limit": 1000, "objectstore_gb_usage": 0,
+            "database_count_limit": 4, "database_count_usage": 0,
+        }),
+    )
+}
+
+pub fn organisation() -> Reply {
+    Reply::json(
+        200,
+        &json!({"id": ACCOUNT, "name": "Berth sandbox", "created_at": "2020-01-01T00:00:00Z", "updated_at": "2020-01-01T00:00:00Z"}),
+    )
+}
+
+pub fn accounts() -> Reply {
+    let account = json!({"id": ACCOUNT, "email_address": "sandbox@berth.dev", "label": "Berth sandbox", "flags": "",
+                         "timezone": "UTC", "status": "active", "created_at": "2020-01-01T00:00:00Z",
+                         "updated_at": "2020-01-01T00:00:00Z"});
+    Reply::json(200, &paged(vec![account]))
+}
+
+pub fn disk_images() -> Reply {
+    let image = |id: &str, name: &str, version: &str, distribution: &str| {
+        json!({"id": id, "name": name, "version": version, "state": "available", "distribution": distribution,
+               "description": "", "label": "", "initial_user": "civo"})
+    };
+    Reply::json(
+        200,
+        &json!([
+            image("a4204155-a876-43fa-b4d6-ea2af8774560", "debian-12", "12", "debian"),
+            image("25fbbd96-d5ec-4d08-9c75-a5e154dabf5b", "ubuntu-jammy", "22.04", "ubuntu"),
+            image("d927ad2f-5073-4ed6-b2eb-b8e61aef29a8", "ubuntu-noble", "24.04", "ubuntu"),
+            image("eda67ea0-4282-4945-9b7a-d3c6cdde7e1e", "rocky-9", "9", "rocky"),
+        ]),
+    )
+}
+
+pub fn none() -> Reply {
+    Reply::json(200, &json!([]))
+}
+
+pub fn no_pages() -> Reply {
+    Reply::json(200, &paged(vec![]))
+}
+
+fn paged(items: Vec<Value>) -> Value {
+    json!({"page": 1, "per_page": 20, "pages": 1, "items": items})
+}

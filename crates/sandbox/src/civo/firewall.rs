@@ -1,0 +1,362 @@
+//! Firewalls and their rules, under `/v2/firewalls` and `/v2/vpc/firewalls`.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::failure::{Failure, fail};
+use super::field::{Words, loose_bool, valid_cidr};
+use super::network;
+use crate::clock::SimTime;
+use crate::http::{Refusal, Reply};
+use crate::table::Object;
+use crate::world::{State, new_id};
+
+const MAX_NAME_CHARS: usize = 63;
+const MAX_RULES: usize = 500;
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Firewall {
+    pub id: String,
+    pub name: String,
+    pub region: String,
+    pub network_id: String,
+    pub rules: Vec<Rule>,
+    pub created_at: SimTime,
+    /// Made by Civo for a cluster that named no firewall; it goes with its network.
+    pub auto: bool,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Rule {
+    pub id: String,
+    pub firewall_id: String,
+    pub protocol: String,
+    pub start_port: String,
+    pub end_port: String,
+    pub ports: String,
+    pub cidr: Vec<String>,
+    pub direction: String,
+    pub action: String,
+    pub label: String,
+}
+
+impl Object for Firewall {
+    const TYPE: &'static str = "civo.firewall";
+
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn keys(&self) -> Vec<String> {
+        let region = &self.region;
+        vec![format!("region:{region}"), format!("name:{region}/{}", self.name), format!("network:{}", self.network_id)]
+    }
+
+    fn gone_at(&self) -> Option<SimTime> {
+        None
+    }
+
+    fn ledger(&self, _now: SimTime) -> Value {
+        let rules: Vec<_> = self.rules.iter().map(Rule::brief).collect();
+        json!({"name": self.name, "region": self.region, "network_id": self.network_id, "rules": rules,
+               "auto": self.auto, "created_at": self.created_at.rfc3339()})
+    }
+}
+
+impl Rule {
+    fn brief(&self) -> String {
+        let Rule { direction, action, protocol, ports, label, .. } = self;
+        format!("{direction} {action} {protocol} {ports} {} {label}", self.cidr.join(",")).trim_end().to_owned()
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub struct FirewallIn {
+    name: Option<String>,
+    network_id: Option<String>,
+    #[serde(deserialize_with = "loose_bool")]
+    create_rules: Option<bool>,
+    rules: Option<Vec<RuleIn>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub struct RuleIn {
+    protocol: Option<String>,
+    ports: Option<String>,
+    start_port: Option<String>,
+    end_port: Option<String>,
+    cidr: Option<Words>,
+    direction: Option<String>,
+    action: Option<String>,
+    label: Option<String>,
+}
+
+fn show(state: &State, firewall: &Firewall) -> Value {
+    let clusters = state.civo.clusters.count(&format!("firewall:{}", firewall.id));
+    json!({"id": firewall.id, "name": firewall.name, "rules_count": firewall.rules.len(), "instance_count": 0,
+           "cluster_count": clusters, "loadbalancer_count": 0, "database_count": 0, "network_id": firewall.network_id,
+           "rules": firewall.rules})
+}
+
+pub fn list(state: &State, region: &str) -> Reply {
+    let all = state.civo.firewalls.find(&format!("region:{region}"));
+    Reply::json(200, &all.map(|firewall| show(state, firewall)).collect::<Vec<_>>())
+}
+
+pub fn get(state: &State, region: &str, id: &str) -> Result<Reply, Failure> {
+    Ok(Reply::json(200, &show(state, find(state, region, id)?)))
+}
+
+pub fn find<'a>(state: &'a State, region: &str, id: &str) -> Result<&'a Firewall, Failure> {
+    match state.civo.firewalls.get(id).filter(|firewall| firewall.region == region) {
+        Some(firewall) => Ok(firewall),
+        None => fail(404, "database_firewall_not_found", "Failed to find the firewall within the internal database"),
+    }
+}
+
+pub fn create(state: &mut State, region: &str, input: FirewallIn) -> Result<Reply, Failure> {
+    let name = check_name(input.name)?;
+    let network_id = match input.network_id.filter(|id| !id.is_empty()) {
+        Some(id) => network::find(state, region, &id)?.id.clone(),
+        None => state.civo.default_network(region)?.id.clone(),
+    };
+    refuse_taken(state, region, &name)?;
+    let id = new_id();
+    let given = input.rules.unwrap_or_default();
+    if given.len() > MAX_RULES {
+        return fail(400, "database_firewall_rules_invalid_params", format!("more than {MAX_RULES} rules"));
+    }
+    let mut rules = given.into_iter().map(|rule| rule.check(&id)).collect::<Result<Vec<_>, _>>()?;
+    if input.create_rules.unwrap_or(rules.is_empty()) {
+        rules.extend(open_rules(&id));
+    }
+    insert(
+        state,
+        region,
+        Firewall {
+            id: id.clone(),
+            name: name.clone(),
+            region: region.to_owned(),
+            network_id,
+            rules,
+            created_at: state.now,
+            auto: false,
+        },
+    )?;
+    Ok(Reply::json(200, &json!({"id": id, "name": name, "result": "success"})))
+}
+
+fn insert(state: &mut State, _region: &str, firewall: Firewall) -> Result<(), Failure> {
+    if state.civo.firewalls.len() as u64 >= state.quota.firewalls {
+        return Err(Refusal::Quota.into());
+    }
+    state.civo.firewalls.insert(firewall);
+    Ok(())
+}
+
+fn refuse_taken(state: &State, region: &str, name: &str) -> Result<(), Failure> {
+    if state.civo.firewalls.count(&format!("name:{region}/{name}")) > 0 {
+        return fail(
+            409,
+            "database_firewall_duplicate_name",
+            format!("A firewall with the name {name} already exists"),
+        );
+    }
+    Ok(())
+}
+
+/// The firewall of a cluster that was made without one: shared by all such clusters of a network.
+pub fn auto(state: &mut State, region: &str, network_id: &str) -> Result<String, Failure> {
+    let key = format!("network:{network_id}");
+    if let Some(firewall) = state.civo.firewalls.find(&key).find(|firewall| firewall.auto) {
+        return Ok(firewall.id.clone());
+    }
+    let label = network::find(state, region, network_id)?.label.clone();
+    let id = new_id();
+    let (name, rules) = (format!("default-{label}-{}", state.dice.suffix(5)), open_rules(&id));
+    let (region_name, network_id, created_at) = (region.to_owned(), network_id.to_owned(), state.now);
+    let firewall = Firewall { id: id.clone(), name, region: region_name, network_id, rules, created_at, auto: true };
+    insert(state, region, firewall)?;
+    Ok(id)
+}
+
+/// `firewall_rule` of a cluster create, as Civo's CLI sends it: `80,443:0.0.0.0/0;8080:1.2.3.4` or `all`.
+pub fn for_cluster(
+    state: &mut State,
+    region: &str,
+    network_id: &str,
+    cluster: &str,
+    spec: &str,
+) -> Result<String, Failure> {
+    let id = new_id();
+    let mut rules = Vec::new();
+    for group in spec.split(';').map(str::trim).filter(|group| !group.is_empty()) {
+        let (ports, cidr) = group.split_once(':').unwrap_or((group, "0.0.0.0/0"));
+        for port in ports.split(',').map(str::trim) {
+            let rule =
+                RuleIn { ports: Some(port.to_owned()), cidr: Some(Words::One(cidr.to_owned())), ..RuleIn::default() };
+            rules.push(rule.check(&id)?);
+        }
+    }
+    if rules.len() > MAX_RULES {
+        return fail(400, "database_firewall_rules_invalid_params", format!("more than {MAX_RULES} rules"));
+    }
+    let name = format!("{cluster}-firewall-{}", state.dice.suffix(5));
+    let (region_name, network_id, created_at) = (region.to_owned(), network_id.to_owned(), state.now);
+    let firewall = Firewall { id: id.clone(), name, region: region_name, network_id, rules, created_at, auto: false };
+    insert(state, region, firewall)?;
+    Ok(id)
+}
+
+pub fn update(state: &mut State, region: &str, id: &str, input: FirewallIn) -> Result<Reply, Failure> {
+    let name = check_name(input.name)?;
+    if find(state, region, id)?.name != name {
+        refuse_taken(state, region, &name)?;
+    }
+    state.civo.firewalls.update(id, |firewall| firewall.name = name.clone());
+    Ok(Reply::json(200, &json!({"id": id, "name": name, "result": "success"})))
+}
+
+pub fn delete(state: &mut State, region: &str, id: &str) -> Result<Reply, Failure> {
+    find(state, region, id)?;
+    let (clusters, leaving) = state.civo.cluster_users(&format!("firewall:{id}"));
+    if clusters > 0 {
+        let reason = format!("The firewall is in use by {clusters} Kubernetes cluster(s)");
+        return fail(409, "database_firewall_inuse_by_cluster", reason);
+    }
+    if leaving > 0 {
+        // Civo's own clients ask again until the clusters are gone.
+        return Ok(Reply::json(200, &json!({"id": id, "result": "failed"})));
+    }
+    state.civo.firewalls.remove(id);
+    Ok(Reply::json(200, &json!({"id": id, "result": "success"})))
+}
+
+pub fn list_rules(state: &State, region: &str, id: &str) -> Result<Reply, Failure> {
+    Ok(Reply::json(200, &find(state, region, id)?.rules))
+}
+
+pub fn get_rule(state: &State, region: &str, id: &str, rule: &str) -> Result<Reply, Failure> {
+    match find(state, region, id)?.rules.iter().find(|r| r.id == rule) {
+        Some(rule) => Ok(Reply::json(200, rule)),
+        None => no_rule(),
+    }
+}
+
+pub fn create_rule(state: &mut State, region: &str, id: &str, input: RuleIn) -> Result<Reply, Failure> {
+    if find(state, region, id)?.rules.len() >= MAX_RULES {
+        return fail(400, "database_firewall_rules_invalid_params", format!("more than {MAX_RULES} rules"));
+    }
+    let rule = input.check(id)?;
+    let reply = Reply::json(200, &rule);
+    state.civo.firewalls.update(id, |firewall| firewall.rules.push(rule));
+    Ok(reply)
+}
+
+pub fn delete_rule(state: &mut State, region: &str, id: &str, rule: &str) -> Result<Reply, Failure> {
+    if !find(state, region, id)?.rules.iter().any(|r| r.id == rule) {
+        return no_rule();
+    }
+    state.civo.firewalls.update(id, |firewall| firewall.rules.retain(|r| r.id != rule));
+    Ok(Reply::json(200, &json!({"id": rule, "result": "success"})))
+}
+
+fn no_rule<T>() -> Result<T, Failure> {
+    fail(404, "database_firewall_rules_find", "Failed to find the firewall rule within the internal database")
+}
+
+fn check_name(name: Option<String>) -> Result<String, Failure> {
+    match name.map(|name| name.trim().to_owned()) {
+        Some(name) if !name.is_empty() && name.chars().count() <= MAX_NAME_CHARS => Ok(name),
+        _ => fail(
+            400,
+            "parameter_name_invalid",
+            format!("The name is missing or longer than {MAX_NAME_CHARS} characters"),
+        ),
+    }
+}
+
+/// What Civo puts into a firewall that nobody gave rules: everything open, both ways.
+fn open_rules(firewall: &str) -> Vec<Rule> {
+    let mut rules = Vec::new();
+    for direction in ["ingress", "egress"] {
+        for (protocol, ports, label) in [
+            ("tcp", "1-65535", "All TCP ports open"),
+            ("udp", "1-65535", "All UDP ports open"),
+            ("icmp", "", "Ping/traceroute"),
+        ] {
+            let (start, end) = ports.split_once('-').unwrap_or_default();
+            rules.push(Rule {
+                id: new_id(),
+                firewall_id: firewall.to_owned(),
+                protocol: protocol.into(),
+                start_port: start.into(),
+                end_port: end.into(),
+                ports: ports.into(),
+                cidr: vec!["0.0.0.0/0".into()],
+                direction: direction.into(),
+                action: "allow".into(),
+                label: label.into(),
+            });
+        }
+    }
+    rules
+}
+
+impl RuleIn {
+    fn check(self, firewall: &str) -> Result<Rule, Failure> {
+        let wrong = |reason: String| fail(400, "database_firewall_rules_invalid_params", reason);
+        let one_of = |value: Option<String>, allowed: &[&str]| -> Result<String, Failure> {
+            let value =
+                value.filter(|v| !v.is_empty()).map_or_else(|| allowed[0].to_owned(), |v| v.to_ascii_lowercase());
+            if allowed.contains(&value.as_str()) {
+                Ok(value)
+            } else {
+                fail(
+                    400,
+                    "database_firewall_rules_invalid_params",
+                    format!("{value} is not one of {}", allowed.join(", ")),
+                )
+            }
+        };
+        let protocol = one_of(self.protocol, &["tcp", "udp", "icmp"])?;
+        let direction = one_of(self.direction, &["ingress", "egress"])?;
+        let action = one_of(self.action, &["allow", "deny"])?;
+        let given = match (self.ports.unwrap_or_default(), self.start_port.unwrap_or_default()) {
+            (ports, start) if ports.is_empty() => match self.end_port.filter(|end| !end.is_empty() && *end != start) {
+                Some(end) => format!("{start}-{end}"),
+                None => start,
+            },
+            (ports, _) if ports.eq_ignore_ascii_case("all") => "1-65535".into(),
+            (ports, _) => ports,
+        };
+        let (start, end) = given.split_once('-').unwrap_or((&given, &given));
+        match (start.trim().parse::<u16>(), end.trim().parse::<u16>()) {
+            _ if protocol == "icmp" => {}
+            (Ok(from), Ok(to)) if 0 < from && from <= to => {}
+            _ if given.is_empty() => return fail(400, "parameter_start_port_missing", "The start port is missing"),
+            _ => return wrong(format!("{given} is not a port or a range of ports")),
+        }
+        let mut cidr = self.cidr.map(Words::list).unwrap_or_default();
+        if cidr.is_empty() {
+            cidr.push("0.0.0.0/0".into());
+        }
+        for one in &mut cidr {
+            if !valid_cidr(one) {
+                return wrong(format!("{one} is not a CIDR"));
+            }
+            if !one.contains('/') {
+                one.push_str(if one.contains(':') { "/128" } else { "/32" });
+            }
+        }
+        let (start_port, end_port, ports) = if protocol == "icmp" {
+            (String::new(), String::new(), String::new())
+        } else {
+            (start.trim().to_owned(), end.trim().to_owned(), given.clone())
+        };
+        let (id, firewall_id, label) = (new_id(), firewall.to_owned(), self.label.unwrap_or_default());
+        Ok(Rule { id, firewall_id, protocol, start_port, end_port, ports, cidr, direction, action, label })
+    }
+}
