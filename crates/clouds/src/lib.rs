@@ -2,6 +2,7 @@
 
 pub mod civo;
 pub mod digitalocean;
+mod gather;
 pub mod http;
 pub mod kube;
 mod labels;

@@ -1,8 +1,9 @@
 //! `digitalocean.cluster`: a cluster with its default pool.
 
-use super::api::{Client, Cluster, ClusterCreate, ClusterUpdate, Firewall, NodePool, PoolChange};
+use super::api::Client;
 use super::normal::*;
 use super::roll::{self, Step};
+use super::wire::{Cluster, ClusterCreate, ClusterUpdate, Firewall, NodePool, PoolChange};
 use super::words::{cluster_overdue, taken};
 use super::{kube_api, offers, version};
 use async_trait::async_trait;
@@ -237,7 +238,7 @@ impl Handler for ClusterHandler {
         if fields.iter().any(|field| field.starts_with("default_node_pool.")) {
             let pools = roll::default_pools(&cluster.name, &cluster.node_pools);
             let Some(pool) = roll::primary(&pools) else { return self.roll(&cluster, desired).await };
-            return self.client.update_pool(id, &pool.id, &default_pool_change(desired, pool)).await;
+            return self.client.update_pool(id, &pool.id, &default_pool_change(desired, &cluster, pool)).await;
         }
         if fields.contains(&"kubernetes_version") {
             return self.client.upgrade_cluster(id, version::slug(text(desired, "kubernetes_version"))).await;
@@ -250,8 +251,15 @@ impl Handler for ClusterHandler {
     }
 
     async fn ready(&self, observed: &Observed, props: &Props) -> Outcome<Readiness> {
-        let kubeconfig = self.client.kubeconfig(&observed.id).await?;
         let mut readiness = Readiness::default();
+        let kubeconfig = match self.client.kubeconfig(&observed.id).await {
+            Ok(kubeconfig) => kubeconfig,
+            Err(trouble) if trouble.is_not_found() => {
+                readiness.waiting_for = Some("waiting for its kubeconfig".into());
+                return Ok(readiness);
+            }
+            Err(trouble) => return Err(trouble),
+        };
         if text(props, READY_GATE) == "cloud" {
             readiness.gate = Some("cloud".into());
         } else {
@@ -278,11 +286,12 @@ impl ClusterHandler {
         let name = text(desired, "cluster_name");
         match roll::next_step(name, &pools, text(desired, "default_node_pool.size")) {
             Step::Mark(pool) => {
-                let change = PoolChange { tags: Some(marked_tags(pool)), ..unchanged(pool) };
+                let change = PoolChange { tags: Some(marked_tags(cluster, pool)), ..unchanged(pool) };
                 self.client.update_pool(&cluster.id, &pool.id, &change).await
             }
             Step::Make(name) => {
-                let body = new_default_pool(desired, name, roll::primary(&pools));
+                let heir_of = roll::primary(&pools).map(|old| (cluster, old));
+                let body = new_default_pool(desired, name, heir_of);
                 match self.client.create_pool(&cluster.id, &body).await {
                     // Made by an attempt whose answer was lost: the next look shows it.
                     Err(trouble) if matches!(trouble.class, Class::Taken { .. }) => {
@@ -329,41 +338,44 @@ fn unchanged(pool: &NodePool) -> PoolChange {
     PoolChange { name: pool.name.clone(), count: (!pool.auto_scale).then_some(pool.count), ..PoolChange::default() }
 }
 
-fn marked_tags(pool: &NodePool) -> Vec<String> {
-    let kept = pool.tags.iter().filter(|tag| !tag.starts_with("k8s")).cloned();
+fn marked_tags(cluster: &Cluster, pool: &NodePool) -> Vec<String> {
+    let kept = without_inherited(&pool.tags, &cluster.tags).into_iter().filter(|tag| !is_cloud_tag(tag));
     let all: BTreeSet<String> = kept.chain([DEFAULT_POOL_TAG.to_owned()]).collect();
     all.into_iter().collect()
 }
 
 /// `heir_of`: a pool that it takes the place of; an autoscaled one hands its number of nodes on.
-fn new_default_pool(desired: &Props, name: String, heir_of: Option<&NodePool>) -> PoolChange {
+fn new_default_pool(desired: &Props, name: String, heir_of: Option<(&Cluster, &NodePool)>) -> PoolChange {
     let auto_scale = flag(desired, "default_node_pool.auto_scale");
     let (min, max) = (number(desired, "default_node_pool.min_nodes"), number(desired, "default_node_pool.max_nodes"));
     let count = match (auto_scale, heir_of) {
         (false, _) => number(desired, "default_node_pool.node_count"),
         (true, None) => number(desired, "default_node_pool.initial_node_count"),
-        (true, Some(old)) => Some(old.count.min(max.unwrap_or(u32::MAX)).max(min.unwrap_or(1))),
+        (true, Some((_, old))) => Some(old.count.min(max.unwrap_or(u32::MAX)).max(min.unwrap_or(1))),
     };
     PoolChange {
         name,
         size: Some(text(desired, "default_node_pool.size").to_owned()),
         count,
-        tags: Some(heir_of.map(marked_tags).unwrap_or_else(|| vec![DEFAULT_POOL_TAG.to_owned()])),
+        tags: Some(match heir_of {
+            Some((cluster, old)) => marked_tags(cluster, old),
+            None => vec![DEFAULT_POOL_TAG.to_owned()],
+        }),
         // Nobody declares these for a default pool; what was put on by hand moves along.
-        labels: heir_of.map(|old| old.labels.clone()).filter(|labels| !labels.is_empty()),
-        taints: heir_of.map(|old| old.taints.clone()).filter(|taints| !taints.is_empty()),
+        labels: heir_of.map(|(_, old)| old.labels.clone()).filter(|labels| !labels.is_empty()),
+        taints: heir_of.map(|(_, old)| old.taints.clone()).filter(|taints| !taints.is_empty()),
         auto_scale: auto_scale.then_some(true),
         min_nodes: min.filter(|_| auto_scale),
         max_nodes: max.filter(|_| auto_scale),
     }
 }
 
-fn default_pool_change(desired: &Props, pool: &NodePool) -> PoolChange {
+fn default_pool_change(desired: &Props, cluster: &Cluster, pool: &NodePool) -> PoolChange {
     let auto_scale = flag(desired, "default_node_pool.auto_scale");
     PoolChange {
         name: pool.name.clone(),
         count: number(desired, "default_node_pool.node_count").filter(|_| !auto_scale),
-        tags: Some(marked_tags(pool)),
+        tags: Some(marked_tags(cluster, pool)),
         auto_scale: Some(auto_scale),
         min_nodes: number(desired, "default_node_pool.min_nodes").filter(|_| auto_scale),
         max_nodes: number(desired, "default_node_pool.max_nodes").filter(|_| auto_scale),

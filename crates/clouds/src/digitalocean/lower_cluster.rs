@@ -2,7 +2,7 @@
 
 use super::normal::{OWN_TAGS, READY_GATE, addresses, desired_tags, window_of_text};
 use super::roll::default_pool_name;
-use super::version::AT_LEAST;
+use super::version::{AT_LEAST, Version};
 use super::{CLUSTER, decode, ready_gate, reference};
 use crate::own_labels;
 use berth_engine::handler::{LowerInput, Trouble};
@@ -21,7 +21,9 @@ pub fn lower(input: &LowerInput<'_>) -> Result<Lowered, Trouble> {
     put("vpc", json!(reference(input, "vpc", "vpc_id", spec.vpc.as_ref())));
     // The cloud moves an automatically upgraded cluster on by itself: the version is then where it starts from.
     let mark = if spec.auto_upgrade { AT_LEAST } else { "" };
-    put("kubernetes_version", json!(format!("{mark}{}", spec.kubernetes_version.trim())));
+    let version = spec.kubernetes_version.trim();
+    let version = Version::parse(version).map_or_else(|| version.to_owned(), |version| version.to_string());
+    put("kubernetes_version", json!(format!("{mark}{version}")));
     put("highly_available", json!(spec.highly_available));
     put("auto_upgrade", json!(spec.auto_upgrade));
     put("disable_surge_upgrade", json!(spec.disable_surge_upgrade));

@@ -15,6 +15,7 @@ mod roll;
 mod tests;
 mod version;
 mod vpc;
+mod wire;
 mod words;
 
 use crate::Credentials;
@@ -120,7 +121,7 @@ impl Provider for DigitalOcean {
                 for found in &read.items {
                     items.push(Listed { unit_type: CLUSTER, observed: cluster::observed(found) });
                     let pools = raise::extra_pools(found);
-                    items.extend(pools.map(|p| Listed { unit_type: POOL, observed: pool::observed(&found.id, p) }));
+                    items.extend(pools.map(|p| Listed { unit_type: POOL, observed: pool::observed(found, p) }));
                 }
                 Ok(Page { items, next: read.next, pages: read.pages })
             }

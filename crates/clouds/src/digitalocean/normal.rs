@@ -1,7 +1,7 @@
 //! Normal forms: desired and observed properties are written the same way, so that order, case and what DigitalOcean or
 //! Berth add by themselves is never taken for a difference.
 
-use super::api::{Firewall, MaintenancePolicy, Taint};
+use super::wire::{Firewall, MaintenancePolicy, Taint};
 use berth_engine::unit::Props;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,6 +15,8 @@ pub const TERRAFORM_DEFAULT_POOL_TAG: &str = "terraform:default-node-pool";
 /// not have them, and that is no drift.
 pub const OWN_TAGS: &str = "own_tags";
 pub const OWN_LABELS: &str = "own_labels";
+/// Tags of a pool that its cluster has too: whether they are the pool's own cannot be seen, so they are sent and not compared.
+pub const INHERITED_TAGS: &str = "inherited_tags";
 /// `cloud` where Berth cannot reach the API server; not compared.
 pub const READY_GATE: &str = "ready_gate";
 
@@ -53,9 +55,19 @@ pub fn is_id(text: &str) -> bool {
     text.len() == 36 && uuid::Uuid::try_parse(text).is_ok()
 }
 
-/// Tags that DigitalOcean and its Terraform provider add by themselves.
-pub fn is_foreign_tag(tag: &str) -> bool {
-    tag == "k8s" || tag.starts_with("k8s:") || tag.starts_with("terraform:") || tag == DEFAULT_POOL_TAG
+/// Tags that DigitalOcean puts on by itself, and puts back when they are left out.
+pub fn is_cloud_tag(tag: &str) -> bool {
+    tag == "k8s" || tag.starts_with("k8s:")
+}
+
+/// Tags that stand for something else than a user's wish.
+fn is_foreign_tag(tag: &str) -> bool {
+    is_cloud_tag(tag) || tag.starts_with("terraform:") || tag == DEFAULT_POOL_TAG
+}
+
+/// A pool shows its cluster's tags beside its own.
+pub fn without_inherited(tags: &[String], cluster: &[String]) -> Vec<String> {
+    tags.iter().filter(|tag| !cluster.iter().any(|other| other.eq_ignore_ascii_case(tag))).cloned().collect()
 }
 
 /// What the user's tags are: without DigitalOcean's, without Berth's, sorted.
@@ -110,9 +122,9 @@ pub fn desired_labels(own: &BTreeMap<String, String>, given: &BTreeMap<String, S
     (json!(rest.into_iter().collect::<BTreeMap<_, _>>()), json!(own))
 }
 
-/// A tag has no spaces and few signs: a resource's id or organisation may have any.
+/// DigitalOcean's tags have letters, digits and `: _ -`; a resource's id or organisation may have any sign.
 fn tag(key: &str, value: &str) -> String {
-    let clean = |c: char| if c.is_ascii_alphanumeric() || ":_.=/-".contains(c) { c } else { '-' };
+    let clean = |c: char| if c.is_ascii_alphanumeric() || ":_-".contains(c) { c } else { '-' };
     format!("{key}:{value}").chars().map(clean).take(MAX_TAG).collect()
 }
 
@@ -125,9 +137,9 @@ fn label_value(value: &str) -> String {
 
 /// All tags to send: the user's, Berth's, and those of others that are on it already.
 pub fn tags_to_send(desired: &Props, present: &[String]) -> Vec<String> {
-    let kept = present.iter().filter(|tag| is_foreign_tag(tag) && !tag.starts_with("k8s")).cloned();
-    let all: BTreeSet<String> =
-        texts(desired, "tags").into_iter().chain(texts(desired, OWN_TAGS)).chain(kept).collect();
+    let kept = present.iter().filter(|tag| is_foreign_tag(tag) && !is_cloud_tag(tag)).cloned();
+    let names = ["tags", OWN_TAGS, INHERITED_TAGS];
+    let all: BTreeSet<String> = names.iter().flat_map(|name| texts(desired, name)).chain(kept).collect();
     all.into_iter().collect()
 }
 

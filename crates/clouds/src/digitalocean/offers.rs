@@ -1,13 +1,17 @@
 //! What DigitalOcean offers: versions, regions and sizes are checked before anything is made.
 
-use super::api::{Client, Options};
+use super::api::Client;
 use super::normal::is_id;
 use super::version;
+use super::wire::Options;
 use berth_engine::handler::{Outcome, Trouble};
 use berth_model::UNKNOWN;
+use std::time::Duration;
 
 /// How many near matches are shown.
 const SHOWN: usize = 5;
+/// A plan of many resources looks names up once; a name that is not there is looked up anew.
+const NAMES_KEPT: Duration = Duration::from_secs(5);
 
 pub fn version(options: &Options, desired: &str, running: Option<&str>) -> Outcome<String> {
     let offered: Vec<&str> = options.versions.iter().map(|v| v.slug.as_str()).collect();
@@ -39,7 +43,10 @@ pub async fn vpc_id(client: &Client, given: &str, region: &str) -> Outcome<Strin
     if is_id(given) || given.starts_with(UNKNOWN) {
         return Ok(given.to_owned());
     }
-    let vpcs = client.recent_vpcs().await?;
+    let mut vpcs = client.recent_vpcs(NAMES_KEPT).await?;
+    if !vpcs.iter().any(|vpc| vpc.name == given) {
+        vpcs = client.recent_vpcs(Duration::ZERO).await?;
+    }
     match vpcs.iter().find(|vpc| vpc.name == given) {
         Some(vpc) if region.is_empty() || vpc.region == region => Ok(vpc.id.clone()),
         Some(vpc) => Err(Trouble::refused(format!(
@@ -58,7 +65,10 @@ pub async fn cluster_id(client: &Client, given: &str) -> Outcome<String> {
     if is_id(given) || given.starts_with(UNKNOWN) {
         return Ok(given.to_owned());
     }
-    let clusters = client.recent_cluster_names().await?;
+    let mut clusters = client.recent_cluster_names(NAMES_KEPT).await?;
+    if !clusters.iter().any(|(_, name)| name == given) {
+        clusters = client.recent_cluster_names(Duration::ZERO).await?;
+    }
     let found: Vec<&String> = clusters.iter().filter(|(_, name)| name == given).map(|(id, _)| id).collect();
     match found.as_slice() {
         [id] => Ok((*id).clone()),

@@ -1,7 +1,8 @@
 //! `digitalocean.pool`: a pool of nodes beside a cluster's default one.
 
-use super::api::{Client, NodePool, PoolChange};
+use super::api::Client;
 use super::normal::*;
+use super::wire::{Cluster, NodePool, PoolChange};
 use super::words::{pool_overdue, taken};
 use super::{kube_api, offers, roll};
 use async_trait::async_trait;
@@ -39,11 +40,11 @@ pub struct PoolHandler {
     pub client: Arc<Client>,
 }
 
-pub fn observed(cluster: &str, pool: &NodePool) -> Observed {
+pub fn observed(cluster: &Cluster, pool: &NodePool) -> Observed {
     let mut props = Props::new();
     let mut put = |name: &str, value: Value| props.insert(name.to_owned(), value);
     put("node_pool_name", json!(pool.name));
-    put("cluster", json!(cluster));
+    put("cluster", json!(cluster.id));
     put("size", json!(pool.size));
     put("node_count", json!(pool.count));
     put("auto_scale", json!(pool.auto_scale));
@@ -53,7 +54,7 @@ pub fn observed(cluster: &str, pool: &NodePool) -> Observed {
     }
     put("labels", observed_labels(&pool.labels));
     put("taints", taints(pool.taints.iter().map(|t| (t.key.as_str(), t.value.as_str(), t.effect.as_str()))));
-    put("tags", observed_tags(&pool.tags));
+    put("tags", observed_tags(&without_inherited(&pool.tags, &cluster.tags)));
     let mut ids: Vec<&str> = pool.nodes.iter().map(|node| node.id.as_str()).collect();
     ids.sort_unstable();
     let mut outputs = Props::new();
@@ -63,7 +64,7 @@ pub fn observed(cluster: &str, pool: &NodePool) -> Observed {
 
 fn phase(pool: &NodePool) -> Phase {
     let (running, ready) = roll::nodes_ready(pool);
-    let going = |node: &super::api::Node| matches!(node.status.state.as_str(), "deleting" | "deleted");
+    let going = |node: &super::wire::Node| matches!(node.status.state.as_str(), "deleting" | "deleted");
     if ready {
         Phase::Ready
     } else if pool.count == 0 && !pool.nodes.is_empty() && pool.nodes.iter().all(going) {
@@ -107,6 +108,15 @@ impl Handler for PoolHandler {
 
     async fn check(&self, mut desired: Props, observed: Option<&Observed>) -> Outcome<Props> {
         let cluster = offers::cluster_id(&self.client, text(&desired, "cluster")).await?;
+        let tags = texts(&desired, "tags");
+        if is_id(&cluster)
+            && !tags.is_empty()
+            && let Some(found) = self.client.cluster(&cluster).await?
+        {
+            let own = without_inherited(&tags, &found.tags);
+            desired.insert(INHERITED_TAGS.into(), tags.iter().filter(|tag| !own.contains(tag)).cloned().collect());
+            desired.insert("tags".into(), json!(own));
+        }
         desired.insert("cluster".into(), json!(cluster));
         let size = text(&desired, "size");
         if observed.is_none_or(|observed| text(&observed.props, "size") != size) {
@@ -116,11 +126,10 @@ impl Handler for PoolHandler {
     }
 
     async fn read(&self, id: &str, props: &Props) -> Outcome<Option<Observed>> {
-        let cluster = text(props, "cluster");
-        if is_id(cluster) {
-            return Ok(self.client.pool(cluster, id).await?.map(|pool| observed(cluster, &pool)));
-        }
-        Ok(locate(&self.client, id).await?.map(|(cluster, pool)| observed(&cluster, &pool)))
+        let given = text(props, "cluster");
+        let cluster = if is_id(given) { self.client.cluster(given).await? } else { holding(&self.client, id).await? };
+        let Some(cluster) = cluster else { return Ok(None) };
+        Ok(cluster.node_pools.iter().find(|pool| pool.id == id).map(|pool| observed(&cluster, pool)))
     }
 
     /// Names of pools are unique in a cluster. While an old pool still has the name, the new one has a temporary name with
@@ -145,7 +154,7 @@ impl Handler for PoolHandler {
             let is_ours = |pool: &&NodePool| token.is_none() || pool.size == text(desired, "size");
             pools.iter().find(|pool| pool.name == name).filter(is_ours)
         };
-        Ok(begun.or_else(named).map(|pool| observed(&id, pool)))
+        Ok(begun.or_else(named).map(|pool| observed(&cluster, pool)))
     }
 
     async fn create(&self, desired: &Props, token: &str, replacing: bool) -> Outcome<String> {
@@ -219,11 +228,10 @@ fn pool_change(desired: &Props, present_tags: &[String]) -> PoolChange {
     }
 }
 
-/// Looks for a pool in all clusters: an id alone does not say whose it is.
-pub async fn locate(client: &Client, id: &str) -> Outcome<Option<(String, NodePool)>> {
+/// The cluster that a pool is in: an id alone does not say whose it is.
+pub async fn holding(client: &Client, id: &str) -> Outcome<Option<Cluster>> {
     let clusters = client.clusters().await?;
-    let mut pools = clusters.into_iter().flat_map(|c| c.node_pools.into_iter().map(move |pool| (c.id.clone(), pool)));
-    Ok(pools.find(|(_, pool)| pool.id == id))
+    Ok(clusters.into_iter().find(|cluster| cluster.node_pools.iter().any(|pool| pool.id == id)))
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! Import: objects of an account, written as manifests' specs.
 
-use super::api::{Client, Cluster, NodePool, Vpc};
-use super::normal::{observed_addresses, observed_labels, observed_tags, window};
+use super::api::Client;
+use super::normal::{observed_addresses, observed_labels, observed_tags, window, without_inherited};
+use super::wire::{Cluster, NodePool, Vpc};
 use super::{pool, roll};
 use berth_engine::handler::{Class, Outcome, Raised, Trouble};
 use serde_json::{Map, Value, json};
@@ -19,7 +20,10 @@ pub async fn one(client: &Client, kind: &str, id: &str) -> Outcome<Raised> {
     let raised = match kind {
         VPC => client.vpc(id).await?.map(vpc),
         CLUSTER => client.cluster(id).await?.map(|found| cluster(&found)),
-        POOL => pool::locate(client, id).await?.map(|(cluster, found)| node_pool(&cluster, &found)),
+        POOL => pool::holding(client, id).await?.and_then(|cluster| {
+            let found = cluster.node_pools.iter().find(|pool| pool.id == id)?;
+            Some(node_pool(&cluster, found))
+        }),
         _ => return Err(Trouble::refused(format!("DigitalOcean has no objects of kind {kind}"))),
     };
     let list = match kind {
@@ -38,7 +42,7 @@ pub async fn all(client: &Client) -> Outcome<Vec<Raised>> {
     let mut raised: Vec<Raised> = client.vpcs().await?.into_iter().filter(|vpc| !vpc.default).map(vpc).collect();
     for found in client.clusters().await?.iter().filter(|cluster| cluster.status.state != "deleted") {
         raised.push(cluster(found));
-        raised.extend(extra_pools(found).map(|pool| node_pool(&found.id, pool)));
+        raised.extend(extra_pools(found).map(|pool| node_pool(found, pool)));
     }
     let mut names = HashSet::new();
     for item in &mut raised {
@@ -94,10 +98,10 @@ fn cluster(cluster: &Cluster) -> Raised {
     raised(CLUSTER, &cluster.name, spec, "cluster", &cluster.id, links)
 }
 
-fn node_pool(cluster: &str, pool: &NodePool) -> Raised {
+fn node_pool(cluster: &Cluster, pool: &NodePool) -> Raised {
     let mut spec = Map::new();
     put(&mut spec, "nodePoolName", json!(pool.name));
-    put(&mut spec, "cluster", json!({"value": cluster}));
+    put(&mut spec, "cluster", json!({"value": cluster.id}));
     put(&mut spec, "size", json!(pool.size));
     counts(&mut spec, pool);
     put(&mut spec, "labels", observed_labels(&pool.labels));
@@ -109,8 +113,9 @@ fn node_pool(cluster: &str, pool: &NodePool) -> Raised {
         Value::Object(object)
     });
     put(&mut spec, "taints", Value::Array(taints.collect()));
-    put(&mut spec, "tags", observed_tags(&pool.tags));
-    raised(POOL, &pool.name, spec, "pool", &pool.id, vec![("cluster".into(), CLUSTER.into(), cluster.to_owned())])
+    put(&mut spec, "tags", observed_tags(&without_inherited(&pool.tags, &cluster.tags)));
+    let links = vec![("cluster".into(), CLUSTER.into(), cluster.id.clone())];
+    raised(POOL, &pool.name, spec, "pool", &pool.id, links)
 }
 
 /// A manifest's bounds start at 1, and its first size lies between them.
@@ -178,9 +183,13 @@ mod tests {
 
     #[test]
     fn what_is_omitted_stays_omitted() {
-        let pool = NodePool { id: "p".into(), name: "batch".into(), size: "s".into(), count: 2, ..NodePool::default() };
+        let shown = json!({"id": "c", "name": "c", "region": "fra1", "version": "1.33.1-do.0", "tags": ["web"]});
+        let cluster: Cluster = serde_json::from_value(shown).unwrap();
+        let tags = vec!["web".to_owned(), "k8s".to_owned(), "k8s:c".to_owned()];
+        let pool =
+            NodePool { tags, id: "p".into(), name: "batch".into(), size: "s".into(), count: 2, ..NodePool::default() };
         assert_eq!(
-            node_pool("c", &pool).spec,
+            node_pool(&cluster, &pool).spec,
             json!({"nodePoolName": "batch", "cluster": {"value": "c"}, "size": "s", "nodeCount": 2})
         );
     }

@@ -1,8 +1,8 @@
 //! The default pool of a cluster, and how it gets another size: new pool first, old one drained and deleted, then the name
 //! put back. Each step is decided from what the cloud shows, so that a run that was killed anywhere goes on.
 
-use super::api::NodePool;
 use super::normal::{DEFAULT_POOL_TAG, TERRAFORM_DEFAULT_POOL_TAG};
+use super::wire::NodePool;
 
 /// Longest name of a pool: nodes are named after it, and a node's name is a DNS label with a few letters more.
 const MAX_POOL_NAME: usize = 57;
@@ -38,7 +38,13 @@ pub fn default_pools<'a>(cluster: &str, pools: &'a [NodePool]) -> Vec<&'a NodePo
         }
     }
     let usual = default_pool_name(cluster);
-    pools.iter().find(|pool| pool.name == usual).or(pools.first()).into_iter().collect()
+    let mut rest = pools.iter().filter(|pool| !is_of_another_resource(pool));
+    rest.clone().find(|pool| pool.name == usual).or_else(|| rest.next()).into_iter().collect()
+}
+
+/// Berth writes on the pools that are resources of their own which kind they are.
+fn is_of_another_resource(pool: &NodePool) -> bool {
+    pool.labels.iter().any(|(key, kind)| key.ends_with("-resource-kind") && kind == "DigitalOceanKubernetesNodePool")
 }
 
 /// The one whose properties are shown: the old one, as long as it is there.
@@ -106,7 +112,7 @@ pub fn next_step<'a>(cluster: &str, pools: &[&'a NodePool], size: &str) -> Step<
 
 #[cfg(test)]
 mod tests {
-    use super::super::api::{Node, State};
+    use super::super::wire::{Node, State};
     use super::*;
 
     fn pool(id: &str, name: &str, size: &str, running: usize) -> NodePool {
@@ -192,6 +198,17 @@ mod tests {
         let (pools, log) = play(vec![pool("new", "c-default-next", "large", 2)], "small");
         assert_eq!(log, ["make c-default", "wait", "remove c-default-next"]);
         assert_eq!((pools.len(), pools[0].name.as_str()), (1, "c-default"));
+    }
+
+    #[test]
+    fn a_pool_that_is_a_resource_of_its_own_is_never_taken_for_the_default_one() {
+        let mut other = pool("other", "c-default", "small", 2);
+        other.tags.clear();
+        other.labels.insert("planton-resource-kind".into(), "DigitalOceanKubernetesNodePool".into());
+        assert!(default_pools("c", std::slice::from_ref(&other)).is_empty());
+        let mut first = pool("first", "pool-x", "small", 2);
+        first.tags.clear();
+        assert_eq!(default_pools("c", &[other, first])[0].id, "first");
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! `digitalocean.vpc`: a private network in a region.
 
-use super::api::{Client, Vpc, VpcCreate, VpcUpdate};
+use super::api::Client;
 use super::normal::{flag, text};
+use super::wire::{Vpc, VpcCreate, VpcUpdate};
 use super::words::taken;
 use async_trait::async_trait;
 use berth_engine::handler::{Class, Handler, Outcome, Trouble};
@@ -48,9 +49,10 @@ impl Handler for VpcHandler {
     }
 
     /// Names of networks are unique in an account, so that the name finds both what was made and what is in the way.
-    async fn find(&self, desired: &Props, _token: Option<&str>) -> Outcome<Option<Observed>> {
-        let name = text(desired, "name");
-        Ok(self.client.vpcs().await?.into_iter().find(|vpc| vpc.name.eq_ignore_ascii_case(name)).map(observed))
+    async fn find(&self, desired: &Props, token: Option<&str>) -> Outcome<Option<Observed>> {
+        let (name, region) = (text(desired, "name"), text(desired, "region"));
+        let is_it = |vpc: &Vpc| vpc.name.eq_ignore_ascii_case(name) && (token.is_none() || vpc.region == region);
+        Ok(self.client.vpcs().await?.into_iter().find(is_it).map(observed))
     }
 
     async fn create(&self, desired: &Props, _token: &str, _replacing: bool) -> Outcome<String> {
@@ -63,13 +65,12 @@ impl Handler for VpcHandler {
         };
         match self.client.create_vpc(&body).await {
             Ok(vpc) => Ok(vpc.id),
-            Err(trouble) if matches!(trouble.class, Class::Taken { .. }) => match self.find(desired, None).await? {
-                Some(other) => Err(taken("DigitalOceanVpc", "network", name, Some(other.id), desired)),
-                // Then it is the range that is taken, and DigitalOcean's own words say so.
-                None => Err(Trouble { class: Class::Refused, ..trouble }.help(
-                    "choose another range in spec.ipRangeCidr, or leave it out: DigitalOcean then takes a free one",
-                )),
-            },
+            Err(trouble) if matches!(trouble.class, Class::Taken { .. }) => {
+                let other = self.find(desired, None).await?.map(|other| other.id);
+                Err(taken("DigitalOceanVpc", "network", name, other, desired))
+            }
+            Err(trouble) if trouble.message.contains("overlap") => Err(trouble
+                .help("choose another range in spec.ipRangeCidr, or leave it out: DigitalOcean then takes a free one")),
             Err(trouble) => Err(trouble),
         }
     }

@@ -1,0 +1,199 @@
+//! Which account a resource lives in, and where its credentials come from.
+
+use crate::{Clouds, Credentials, PROVIDERS};
+use berth_engine::handler::{Class, Outcome, Trouble};
+use berth_model::pb::berth::core::v1::{AccountSpec, SecretValue, secret_value::Source};
+use berth_model::{Manifest, ResourceId};
+use prost::Message;
+use secrecy::SecretString;
+use std::collections::HashMap;
+
+/// A token in a file is short; anything longer is the wrong file.
+const TOKEN_BYTES_MAX: u64 = 64 << 10;
+
+/// Where simulated clouds answer; every account then talks to these.
+#[derive(Clone, Debug)]
+pub struct Simulated {
+    pub civo_url: String,
+    pub digitalocean_url: String,
+}
+
+/// The accounts that there are, from manifests and from the environment.
+#[derive(Default)]
+pub struct Accounts {
+    by_id: HashMap<ResourceId, Entry>,
+    env: HashMap<&'static str, Outcome<Credentials>>,
+    simulated: Option<Simulated>,
+}
+
+struct Entry {
+    provider: String,
+    region: Option<String>,
+    credentials: Outcome<Credentials>,
+}
+
+/// An account chosen for a resource.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// As units remember it.
+    pub name: String,
+    pub region: Option<String>,
+}
+
+impl Accounts {
+    /// `var` reads the environment.
+    pub fn new(simulated: Option<Simulated>, var: impl Fn(&str) -> Option<String>) -> Self {
+        let mut accounts = Self { simulated, ..Self::default() };
+        for provider in PROVIDERS {
+            let credentials = match accounts.simulated_credentials(provider) {
+                Some(credentials) => Ok(credentials),
+                None => Credentials::from_env(provider, &var),
+            };
+            accounts.env.insert(provider, credentials);
+        }
+        accounts
+    }
+
+    /// Credentials given with a stack input, in place of the environment's.
+    pub fn given(&mut self, credentials: Credentials) {
+        if self.simulated.is_none()
+            && let Some(provider) = PROVIDERS.iter().find(|p| **p == credentials.provider)
+        {
+            self.env.insert(provider, Ok(credentials));
+        }
+    }
+
+    /// Adds an Account resource; its secrets must be in the clear. `spec` is its encoded spec.
+    pub fn add(&mut self, id: &ResourceId, spec: &[u8], var: impl Fn(&str) -> Option<String>) -> Outcome<()> {
+        let spec = AccountSpec::decode(spec).map_err(|_| Trouble::refused(format!("{id} cannot be read")))?;
+        let (token, api_url, region) = match spec.provider.as_str() {
+            "civo" => {
+                let block = spec.civo.unwrap_or_default();
+                (block.token, block.api_url, block.region)
+            }
+            "digitalocean" => {
+                let block = spec.digitalocean.unwrap_or_default();
+                (block.token, block.api_url, String::new())
+            }
+            other => return Err(Trouble::refused(format!("{id}: no cloud is named `{other}`"))),
+        };
+        let given = |text: String| Some(text).filter(|t| !t.is_empty());
+        let (api_url, region) = (given(api_url), given(region));
+        let credentials = match self.simulated_credentials(&spec.provider) {
+            Some(credentials) => Ok(credentials),
+            None => read_secret(id, &spec.provider, token, &var).map(|token| Credentials {
+                provider: spec.provider.clone(),
+                token,
+                api_url,
+                region: region.clone(),
+                requests_per_second: spec.requests_per_second,
+            }),
+        };
+        self.by_id.insert(id.clone(), Entry { provider: spec.provider, region, credentials });
+        Ok(())
+    }
+
+    fn simulated_credentials(&self, provider: &str) -> Option<Credentials> {
+        let simulated = self.simulated.as_ref()?;
+        let url = if provider == "civo" { &simulated.civo_url } else { &simulated.digitalocean_url };
+        let mut credentials = Credentials::new(provider, "sandbox");
+        credentials.api_url = Some(url.clone());
+        // Simulated clouds have no limit to respect, unless they say so themselves.
+        credentials.requests_per_second = 100_000;
+        Some(credentials)
+    }
+
+    /// The account of a resource: the one it names, else the provider's only one in the same org and env, else the
+    /// environment's.
+    pub fn choose(&self, manifest: &Manifest) -> Outcome<Choice> {
+        let id = &manifest.id;
+        if id.kind == "Account" {
+            let region = self.by_id.get(id).and_then(|entry| entry.region.clone());
+            return Ok(Choice { name: name_of(id), region });
+        }
+        let provider = manifest.kind.provider.as_str();
+        if let Some(name) = manifest.account() {
+            let wanted = ResourceId { kind: "Account".into(), name, org: id.org.clone(), env: id.env.clone() };
+            // An account may be shared by all environments.
+            let shared = ResourceId { env: String::new(), ..wanted.clone() };
+            let global = ResourceId { org: String::new(), ..shared.clone() };
+            let found = [&wanted, &shared, &global].into_iter().find_map(|id| Some((id, self.by_id.get(id)?)));
+            let Some((account, entry)) = found else {
+                return Err(Trouble::new(
+                    Class::Unauthorized,
+                    format!("{id} names the account `{}`, which is not here and not applied", wanted.name),
+                )
+                .help("apply an Account of that name, or leave `spec.account` out to use the environment's token"));
+            };
+            if entry.provider != provider {
+                return Err(Trouble::refused(format!(
+                    "{id} names {account}, which is an account with {}",
+                    entry.provider
+                )));
+            }
+            return Ok(Choice { name: name_of(account), region: entry.region.clone() });
+        }
+        let mut own = self
+            .by_id
+            .iter()
+            .filter(|(account, entry)| entry.provider == provider && account.org == id.org && account.env == id.env);
+        if let (Some((account, entry)), None) = (own.next(), own.next()) {
+            return Ok(Choice { name: name_of(account), region: entry.region.clone() });
+        }
+        let region = self.env.get(provider).and_then(|c| c.as_ref().ok()).and_then(|c| c.region.clone());
+        Ok(Choice { name: format!("env:{provider}"), region })
+    }
+
+    /// The connections, each made when it is first needed.
+    pub fn into_clouds(self) -> Clouds {
+        let mut clouds = Clouds::new();
+        for (provider, credentials) in self.env {
+            clouds = clouds.account(format!("env:{provider}"), credentials);
+        }
+        for (id, entry) in self.by_id {
+            clouds = clouds.account(name_of(&id), entry.credentials);
+        }
+        clouds
+    }
+}
+
+fn name_of(id: &ResourceId) -> String {
+    let parts: Vec<&str> =
+        [id.org.as_str(), id.env.as_str(), id.name.as_str()].into_iter().filter(|p| !p.is_empty()).collect();
+    parts.join("/")
+}
+
+fn read_secret(
+    id: &ResourceId,
+    provider: &str,
+    token: Option<SecretValue>,
+    var: &impl Fn(&str) -> Option<String>,
+) -> Outcome<SecretString> {
+    let unauthorized = |message: String| Trouble::new(Class::Unauthorized, message);
+    match token.and_then(|t| t.source) {
+        Some(Source::Value(text)) => Ok(SecretString::from(text)),
+        Some(Source::FromEnv(name)) => match var(&name).filter(|v| !v.trim().is_empty()) {
+            Some(value) => Ok(SecretString::from(value.trim().to_owned())),
+            None => Err(unauthorized(format!("{id} takes its token from {name}, which is not set"))
+                .help(format!("set {name}, then try again"))),
+        },
+        Some(Source::FromFile(path)) => {
+            let read = || -> std::io::Result<String> {
+                let file = std::fs::File::open(&path)?;
+                let mut text = String::new();
+                std::io::Read::read_to_string(&mut std::io::Read::take(file, TOKEN_BYTES_MAX), &mut text)?;
+                Ok(text)
+            };
+            match read() {
+                Ok(text) if !text.trim().is_empty() => Ok(SecretString::from(text.trim().to_owned())),
+                Ok(_) => Err(unauthorized(format!("{id} takes its token from {path}, which is empty"))),
+                Err(error) => {
+                    Err(unauthorized(format!("{id} takes its token from {path}, which cannot be read: {error}")))
+                }
+            }
+        }
+        // On one machine, this is the worker.
+        Some(Source::WorkerLocal(_)) => Credentials::from_env(provider, var).map(|c| c.token),
+        None => Err(unauthorized(format!("{id} has no token"))),
+    }
+}

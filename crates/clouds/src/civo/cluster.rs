@@ -1,0 +1,426 @@
+//! `civo.cluster`: a managed cluster with its default pool.
+
+use super::Shared;
+use super::api::{Cluster, ClusterBody, PoolBody, region_code};
+use super::pools::{self, Step, View};
+use super::props::{known, maybe, number, put, text, texts};
+use super::versions;
+use async_trait::async_trait;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use berth_engine::handler::{Class, Handler, Outcome, Trouble};
+use berth_engine::unit::{Change, Field, Observed, Op, Phase, Props, Readiness, Typical};
+use secrecy::SecretString;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub struct ClusterHandler(pub Arc<Shared>);
+
+const SIZE: &str = "default_node_pool.size";
+const COUNT: &str = "default_node_pool.node_count";
+
+const FIELDS: &[Field] = &[
+    Field { name: "cluster_name", change: Change::InPlace },
+    Field { name: "region", change: Change::Replace },
+    Field { name: "network", change: Change::Replace },
+    Field { name: "cni", change: Change::Replace },
+    Field { name: "kubernetes_version", change: Change::InPlace },
+    Field { name: SIZE, change: Change::Roll },
+    Field { name: COUNT, change: Change::InPlace },
+    Field { name: "tags", change: Change::InPlace },
+    Field { name: "firewall", change: Change::InPlace },
+    Field { name: "applications", change: Change::InPlace },
+];
+
+/// Marks a cluster with the token that it was made with, so that a create whose answer was lost is found exactly.
+pub fn token_tag(token: &str) -> String {
+    format!("berth-token:{token}")
+}
+
+fn is_token_tag(tag: &str) -> bool {
+    tag.starts_with("berth-token:")
+}
+
+/// Tags that are the user's or Berth's labels, sorted.
+pub fn shown_tags(cluster: &Cluster) -> Vec<String> {
+    let tags: BTreeSet<&String> = cluster.tags.iter().filter(|tag| !is_token_tag(tag)).collect();
+    tags.into_iter().cloned().collect()
+}
+
+pub fn observed(cluster: &Cluster, region: &str) -> Observed {
+    let views = pools::views(cluster);
+    let default: Vec<&View<'_>> =
+        pools::default_chain(&views).into_iter().map(|i| &views[i]).filter(|view| !view.leaving()).collect();
+    let sizes: Vec<&str> = default.iter().map(|view| view.size).collect();
+    let mut props = Props::new();
+    put(&mut props, "cluster_name", cluster.name.as_str());
+    put(&mut props, "region", region);
+    put(&mut props, "network", cluster.network_id.as_str());
+    put(&mut props, "cni", cluster.cni_plugin.as_str());
+    put(&mut props, "kubernetes_version", cluster.kubernetes_version.as_str());
+    // While one pool takes another's place both are shown, so that the change is never taken for finished.
+    put(&mut props, SIZE, sizes.join(" + "));
+    if let Some(view) = default.last() {
+        put(&mut props, COUNT, view.wanted);
+    }
+    put(&mut props, "tags", shown_tags(cluster));
+    put(&mut props, "firewall", cluster.firewall_id.as_str());
+    let mut applications: Vec<String> = cluster.installed_applications.iter().map(application_name).collect();
+    applications.sort();
+    put(&mut props, "applications", applications);
+
+    let mut outputs = Props::new();
+    put(&mut outputs, "api_server_endpoint", cluster.api_endpoint.as_str());
+    put(&mut outputs, "created_at", cluster.created_at.as_str());
+    Observed { id: cluster.id.clone(), props, outputs, phase: phase(cluster, &views, &default) }
+}
+
+fn application_name(installed: &super::api::InstalledApplication) -> String {
+    let name = if installed.name.is_empty() { &installed.application } else { &installed.name };
+    if installed.plan.is_empty() { name.clone() } else { format!("{name}:{}", installed.plan) }
+}
+
+fn phase(cluster: &Cluster, views: &[View<'_>], default: &[&View<'_>]) -> Phase {
+    let active: u32 = default.iter().map(|view| view.active()).sum();
+    let wanted: u32 = default.iter().filter_map(|view| view.wanted).sum();
+    let chain = pools::default_chain(views);
+    let leaving = chain.iter().any(|i| views[*i].leaving());
+    let settled = !leaving && default.iter().all(|view| view.is_ready());
+    let pending = |what: String| Phase::Pending { what };
+    match cluster.status.to_ascii_uppercase().as_str() {
+        "DELETING" | "DELETED" => Phase::Deleting,
+        "FAILED" | "ERROR" => Phase::Failed { reason: format!("Civo says that the cluster is {}", cluster.status) },
+        "UPGRADING" => pending(format!("upgrading to {}", cluster.kubernetes_version)),
+        // Another pool may be on its way; that is for its own unit to tell.
+        "ACTIVE" | "SCALING" if settled && cluster.ready != Some(false) => Phase::Ready,
+        "ACTIVE" | "SCALING" if leaving => pending("removing the old nodes".into()),
+        "ACTIVE" | "SCALING" if !settled => pending(format!("scaling: {active} of {wanted} nodes")),
+        _ => pending(format!("building: {active} of {wanted} nodes ready")),
+    }
+}
+
+/// Tags and labels that Berth itself writes do not count as a difference: an imported object has none of them.
+pub fn without_own(items: impl IntoIterator<Item = String>, own: &[String]) -> BTreeSet<String> {
+    items.into_iter().filter(|item| !own.iter().any(|prefix| item.starts_with(prefix))).collect()
+}
+
+/// The beginnings of Berth's own labels, found by the one that is always among them.
+pub fn own_beginnings<'a>(items: impl IntoIterator<Item = &'a str>, separator: &str) -> Vec<String> {
+    let marker = format!("-resource{separator}true");
+    let Some(prefix) = items.into_iter().find_map(|item| item.strip_suffix(&marker)) else { return Vec::new() };
+    ["resource", "resource-name", "resource-kind", "resource-id", "organization", "environment"]
+        .iter()
+        .map(|name| format!("{prefix}-{name}{separator}"))
+        .collect()
+}
+
+fn strings(value: &Value) -> Vec<String> {
+    value.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+fn has_application(installed: &[String], wanted: &str) -> bool {
+    let split = |text: &str| {
+        let (name, plan) = text.split_once(':').unwrap_or((text, ""));
+        (name.to_ascii_lowercase(), plan.to_ascii_lowercase())
+    };
+    let (name, plan) = split(wanted);
+    installed.iter().map(|i| split(i)).any(|(n, p)| n == name && (plan.is_empty() || p.is_empty() || p == plan))
+}
+
+impl ClusterHandler {
+    async fn roll(&self, region: &str, cluster: &Cluster, desired: &Props) -> Outcome<()> {
+        let size = text(desired, SIZE)?;
+        let views = pools::views(cluster);
+        match pools::next_step(&views, size) {
+            Step::Done | Step::Wait => Ok(()),
+            Step::Create { id } => {
+                let current = pools::default_chain(&views).last().and_then(|i| views[*i].wanted);
+                let body = PoolBody {
+                    id: Some(&id),
+                    count: number(desired, COUNT).or(current),
+                    size: Some(size),
+                    region: Some(&region_code(region)),
+                    ..PoolBody::default()
+                };
+                self.0.api.create_pool(region, &cluster.id, &body).await
+            }
+            Step::Remove { old, new } => {
+                let find = |id: &str| views.iter().find(|view| view.id == id);
+                if maybe(desired, "ready_gate") != Some("cloud") {
+                    self.0.drain(region, &cluster.id, find(&old), find(&new)).await?;
+                }
+                self.0.api.delete_pool(region, &cluster.id, &old).await
+            }
+        }
+    }
+
+    /// Says who has the name.
+    async fn taken(&self, region: &str, name: &str, trouble: Trouble) -> Trouble {
+        if !matches!(trouble.class, Class::Taken { .. }) {
+            return trouble;
+        }
+        let other = self.0.cluster_index(region).await.ok();
+        let id = other.as_deref().into_iter().flatten().find(|entry| entry.name == name).map(|entry| entry.id.clone());
+        let mut taken = Trouble::new(
+            Class::Taken { id: id.clone() },
+            format!("Civo already has a cluster named `{name}` in {region}"),
+        );
+        if let Some(id) = id {
+            taken = taken
+                .help(format!("look at it:   civo kubernetes show {id} --region {}", region_code(region)))
+                .help(format!("to adopt it:   berth import CivoKubernetesCluster/{name} {id}"));
+        }
+        taken.help("to make another, change spec.clusterName")
+    }
+}
+
+#[async_trait]
+impl Handler for ClusterHandler {
+    fn fields(&self) -> &'static [Field] {
+        FIELDS
+    }
+
+    fn holds_data(&self) -> bool {
+        true
+    }
+
+    fn same(&self, field: &str, desired: &Value, observed: &Value) -> bool {
+        match field {
+            "kubernetes_version" => match (desired.as_str(), observed.as_str()) {
+                (Some(desired), Some(observed)) => versions::same(desired, observed),
+                _ => desired == observed,
+            },
+            "cni" => desired == observed || (desired == "flannel" && (observed.is_null() || observed == "")),
+            "tags" => {
+                let desired = strings(desired);
+                let own = own_beginnings(desired.iter().map(String::as_str), ":");
+                without_own(desired, &own) == without_own(strings(observed), &own)
+            }
+            // Installed applications are never taken away: Civo cannot, and they hold data.
+            "applications" => {
+                let installed = strings(observed);
+                strings(desired).iter().all(|wanted| has_application(&installed, wanted))
+            }
+            _ => desired == observed,
+        }
+    }
+
+    fn refuse_change(&self, field: &str, from: &Value, to: &Value) -> Option<String> {
+        let (from, to) = (from.as_str()?, to.as_str()?);
+        (field == "kubernetes_version" && versions::is_downgrade(from, to)).then(|| {
+            format!("the cluster runs Kubernetes {from}, and a cluster cannot go back to {to}: set kubernetesVersion to {from} or newer")
+        })
+    }
+
+    fn typical(&self, op: Op, props: &Props) -> Typical {
+        match op {
+            Op::Create | Op::Replace => Some(Duration::from_secs(105)),
+            Op::Update if props.contains_key("kubernetes_version") => Some(Duration::from_secs(240)),
+            Op::Update => Some(Duration::from_secs(60)),
+            Op::Delete => Some(Duration::from_secs(75)),
+            Op::Adopt => None,
+        }
+    }
+
+    async fn check(&self, mut desired: Props, observed: Option<&Observed>) -> Outcome<Props> {
+        let Shared { api, offers, .. } = &*self.0;
+        let region = text(&desired, "region")?.to_owned();
+        let now = |field: &str| observed.and_then(|o| o.props.get(field));
+        offers.check_region(api, &region, observed.is_none()).await?;
+        let version = text(&desired, "kubernetes_version")?.to_owned();
+        // A version that the cluster already has need not be on offer any more.
+        let resolved = match now("kubernetes_version").and_then(Value::as_str) {
+            Some(current) if versions::same(&version, current) => current.to_owned(),
+            _ => offers.version(api, &region, &version).await?,
+        };
+        put(&mut desired, "kubernetes_version", resolved);
+        if now(SIZE) != desired.get(SIZE) {
+            offers.check_size(api, &region, text(&desired, SIZE)?).await?;
+        }
+        let installed = now("applications").map(strings).unwrap_or_default();
+        let mut applications = Vec::new();
+        for wanted in texts(&desired, "applications") {
+            let found = has_application(&installed, &wanted);
+            applications.push(if found { wanted } else { offers.application(api, &region, &wanted).await? });
+        }
+        if desired.contains_key("applications") {
+            put(&mut desired, "applications", applications);
+        }
+        if observed.is_none()
+            && let Some(network) = known(&desired, "network")
+        {
+            self.0.check_network(&region, network).await?;
+        }
+        Ok(desired)
+    }
+
+    async fn read(&self, id: &str, props: &Props) -> Outcome<Option<Observed>> {
+        let region = text(props, "region")?;
+        match self.0.api.cluster(region, id).await {
+            Ok(cluster) => Ok(Some(observed(&cluster, region))),
+            Err(trouble) if trouble.is_not_found() => Ok(None),
+            Err(trouble) => Err(trouble),
+        }
+    }
+
+    async fn find(&self, desired: &Props, token: Option<&str>) -> Outcome<Option<Observed>> {
+        let region = text(desired, "region")?;
+        let name = text(desired, "cluster_name")?;
+        let index = self.0.cluster_index(region).await?;
+        let found = match token {
+            Some(token) => index.iter().find(|entry| entry.token_tag.as_deref() == Some(&token_tag(token))),
+            None => index.iter().find(|entry| entry.name == name),
+        };
+        match found {
+            Some(entry) => self.read(&entry.id, desired).await,
+            None => Ok(None),
+        }
+    }
+
+    async fn create(&self, desired: &Props, token: &str, _: bool) -> Outcome<String> {
+        let region = text(desired, "region")?;
+        let name = text(desired, "cluster_name")?;
+        let mut tags = texts(desired, "tags");
+        tags.push(token_tag(token));
+        let applications = texts(desired, "applications").join(",");
+        let code = region_code(region);
+        let pool = pools::first_default(token);
+        let body = ClusterBody {
+            region: &code,
+            name: Some(name),
+            cluster_type: Some("k3s"),
+            kubernetes_version: Some(text(desired, "kubernetes_version")?),
+            network_id: Some(text(desired, "network")?),
+            tags: Some(tags.join(" ")),
+            pools: Some(vec![PoolBody {
+                id: Some(&pool),
+                count: number(desired, COUNT),
+                size: Some(text(desired, SIZE)?),
+                ..PoolBody::default()
+            }]),
+            applications: (!applications.is_empty()).then_some(applications),
+            instance_firewall: maybe(desired, "firewall"),
+            firewall_id: None,
+            cni_plugin: maybe(desired, "cni"),
+        };
+        match self.0.api.create_cluster(region, &body).await {
+            Ok(id) => Ok(id),
+            Err(trouble) => Err(self.taken(region, name, trouble).await),
+        }
+    }
+
+    async fn update(&self, observed: &Observed, desired: &Props, fields: &[&str]) -> Outcome<()> {
+        let region = text(&observed.props, "region")?;
+        let cluster = self.0.api.cluster(region, &observed.id).await?;
+        let code = region_code(region);
+        let changes = |field: &str| fields.contains(&field);
+        if ["cluster_name", "tags", "firewall", "applications"].into_iter().any(changes) {
+            let tags = changes("tags").then(|| {
+                let mut tags = texts(desired, "tags");
+                tags.extend(cluster.tags.iter().filter(|tag| is_token_tag(tag)).cloned());
+                tags.join(" ")
+            });
+            let missing = changes("applications").then(|| {
+                let installed: Vec<String> = cluster.installed_applications.iter().map(application_name).collect();
+                let wanted = texts(desired, "applications").into_iter();
+                wanted.filter(|w| !has_application(&installed, w)).collect::<Vec<_>>().join(",")
+            });
+            let body = ClusterBody {
+                region: &code,
+                name: changes("cluster_name").then(|| text(desired, "cluster_name")).transpose()?,
+                tags,
+                firewall_id: changes("firewall").then(|| text(desired, "firewall")).transpose()?,
+                applications: missing.filter(|names| !names.is_empty()),
+                ..ClusterBody::default()
+            };
+            return self.0.api.update_cluster(region, &observed.id, &body).await;
+        }
+        if changes("kubernetes_version") {
+            let version = text(desired, "kubernetes_version")?;
+            if cluster.status.eq_ignore_ascii_case("upgrading") || versions::same(version, &cluster.kubernetes_version)
+            {
+                return Ok(());
+            }
+            let body = ClusterBody { region: &code, kubernetes_version: Some(version), ..ClusterBody::default() };
+            return self.0.api.update_cluster(region, &observed.id, &body).await;
+        }
+        if changes(SIZE) {
+            return self.roll(region, &cluster, desired).await;
+        }
+        let views = pools::views(&cluster);
+        if let Some(pool) = pools::default_chain(&views).last().map(|i| &views[*i])
+            && changes(COUNT)
+            && pool.wanted != number(desired, COUNT)
+        {
+            let body = PoolBody { count: number(desired, COUNT), region: Some(&code), ..PoolBody::default() };
+            return self.0.api.update_pool(region, &observed.id, pool.id, &body).await;
+        }
+        Ok(())
+    }
+
+    async fn delete(&self, observed: &Observed, props: &Props, _: bool) -> Outcome<()> {
+        let region = text(props, "region").or_else(|_| text(&observed.props, "region"))?;
+        self.0.api.delete_cluster(region, &observed.id).await
+    }
+
+    async fn ready(&self, observed: &Observed, props: &Props) -> Outcome<Readiness> {
+        let region = text(&observed.props, "region")?;
+        let kubeconfig = self.0.api.kubeconfig(region, &observed.id).await?;
+        if kubeconfig.trim().is_empty() {
+            return Ok(Readiness { waiting_for: Some("waiting for its kubeconfig".into()), ..Readiness::default() });
+        }
+        let mut readiness = Readiness::default();
+        readiness.secrets.insert("kubeconfig_b64".into(), SecretString::from(STANDARD.encode(&kubeconfig)));
+        if maybe(props, "ready_gate") == Some("cloud") {
+            readiness.gate = Some("cloud".into());
+            return Ok(readiness);
+        }
+        readiness.gate = Some("api".into());
+        let kube = self.0.kubes.open(&kubeconfig)?;
+        if let Err(why) = kube.answers().await {
+            readiness.waiting_for = Some(format!("waiting for the API server at {} to answer: {why}", kube.server()));
+            return Ok(readiness);
+        }
+        // Who may not list nodes cannot be told about them; the API server has answered, which is what counts.
+        if let Ok(nodes) = kube.nodes(None).await {
+            let wanted = number(&observed.props, COUNT).unwrap_or(0) as usize;
+            let ready = nodes.iter().filter(|node| node.ready).count();
+            if ready < wanted {
+                let names: Vec<&str> =
+                    nodes.iter().filter(|node| !node.ready).map(|node| node.name.as_str()).take(3).collect();
+                let which = if names.is_empty() { String::new() } else { format!(" (NotReady: {})", names.join(", ")) };
+                readiness.waiting_for = Some(format!("waiting for nodes: {ready} of {wanted} are Ready{which}"));
+            }
+        }
+        Ok(readiness)
+    }
+
+    fn overdue(&self, id: &str, waiting_for: &str) -> Vec<String> {
+        let mut lines = vec![format!("cluster {id} is still {waiting_for}")];
+        if waiting_for.contains("API server") {
+            lines.extend([
+                "check that the firewall lets this machine reach port 6443: spec.firewall, or spec.apiAllowedCidrs"
+                    .into(),
+                "look at it yourself:   curl -k ADDRESS/version".into(),
+                "where Berth is not meant to reach it, set the annotation berth.dev/ready-gate: cloud".into(),
+            ]);
+        } else if waiting_for.contains("Ready") {
+            lines.extend([
+                "look at the nodes:   kubectl describe nodes".into(),
+                format!("replace one that does not come up:   civo kubernetes recycle {id} --node NAME"),
+            ]);
+        } else {
+            lines.extend([
+                format!("look at it:   civo kubernetes show {id}, or https://dashboard.civo.com/kubernetes"),
+                "check that the region has capacity and that the network has free addresses".into(),
+                "Civo usually needs 2 minutes, at most 10".into(),
+            ]);
+        }
+        lines.push(
+            "run the same command again to go on waiting: the cluster is recorded and will not be made twice".into(),
+        );
+        lines
+    }
+}

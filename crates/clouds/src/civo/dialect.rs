@@ -1,0 +1,109 @@
+//! How Civo words its errors.
+
+use crate::http::{Dialect, Refusal};
+use berth_engine::handler::Class;
+use serde::Deserialize;
+use std::time::Duration;
+
+pub struct CivoDialect;
+
+#[derive(Deserialize, Default)]
+struct Body {
+    #[serde(default)]
+    code: Option<String>,
+    #[serde(default)]
+    reason: Option<String>,
+    #[serde(default)]
+    details: Option<String>,
+    #[serde(default)]
+    result: Option<String>,
+}
+
+impl Dialect for CivoDialect {
+    fn cloud(&self) -> &'static str {
+        "Civo"
+    }
+
+    fn read(&self, body: &[u8]) -> (String, String) {
+        let body: Body = serde_json::from_slice(body).unwrap_or_default();
+        let words: Vec<String> = [body.reason, body.details].into_iter().flatten().filter(|w| !w.is_empty()).collect();
+        // Quota errors come with one line for each quota.
+        (body.code.or(body.result).unwrap_or_default(), words.join(", ").replace('\n', " "))
+    }
+
+    fn class(&self, refusal: &Refusal) -> Option<Class> {
+        let code = refusal.code.as_str();
+        Some(match code {
+            "database_account_not_found"
+            | "database_account_access_denied"
+            | "database_api_key_not_found"
+            | "account_not_enabled_inc_card"
+            | "account_not_enabled_without_card"
+            | "requires_authentication" => Class::Unauthorized,
+            "quota_limit_reached" | "out_of_capacity" | "region_unavailable" => Class::Quota,
+            // Busy with something that ends by itself: another change, or objects that are on their way out.
+            "cannot_scale_already_rescaling_cluster"
+            | "database_quota_lock_failed"
+            | "database_network_delete_with_instance"
+            | "database_network_in_use"
+            | "database_firewall_in_use" => Class::Retry { after: Some(Duration::from_secs(2)) },
+            "database_kubernetes_cluster_not_found"
+            | "database_cluster_pool_not_found"
+            | "database_network_not_found"
+            | "database_firewall_not_found"
+            | "database_firewall_rule_not_found"
+            | "database_kubernetes_node_not_found" => Class::NotFound,
+            _ if code.starts_with("authentication_") => Class::Unauthorized,
+            _ if code.ends_with("_duplicate") || code.ends_with("_duplicate_name") || code.ends_with("_exists") => {
+                Class::Taken { id: None }
+            }
+            // A size or an application that is not there is a mistake in the request, not an object that went away.
+            _ if code.ends_with("_not_found") && refusal.change => Class::Refused,
+            _ => return None,
+        })
+    }
+
+    fn help(&self, refusal: &Refusal, class: &Class) -> Vec<String> {
+        match class {
+            Class::Unauthorized if refusal.code.starts_with("account_not_enabled") => {
+                vec!["the account is not enabled yet: see https://dashboard.civo.com".into()]
+            }
+            Class::Unauthorized => vec![
+                "check the token: https://dashboard.civo.com/security shows it; CIVO_TOKEN or the Account gives it to Berth"
+                    .into(),
+            ],
+            Class::Quota if refusal.code == "quota_limit_reached" => vec![
+                "see what is used:   civo quota show".into(),
+                "ask for more at https://dashboard.civo.com/quota/edit, or ask for less in the manifest".into(),
+            ],
+            Class::Quota => vec!["the region has no room just now: choose another in spec.region, or try again later".into()],
+            _ => Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn class(status: u16, code: &str, change: bool) -> Option<Class> {
+        CivoDialect.class(&Refusal { status, code: code.into(), words: String::new(), change })
+    }
+
+    #[test]
+    fn codes_decide_before_the_status_does() {
+        assert_eq!(class(404, "database_account_not_found", false), Some(Class::Unauthorized));
+        assert_eq!(class(500, "database_kubernetes_cluster_not_found", true), Some(Class::NotFound));
+        assert_eq!(class(400, "database_kubernetes_cluster_duplicate", true), Some(Class::Taken { id: None }));
+        assert_eq!(class(403, "quota_limit_reached", true), Some(Class::Quota));
+        assert_eq!(class(404, "database_size_not_found", true), Some(Class::Refused));
+        assert_eq!(class(500, "something_new", true), None);
+    }
+
+    #[test]
+    fn words_join_reason_and_details() {
+        let body = br#"{"code":"quota_limit_reached","reason":"Too many","details":"instances\nips"}"#;
+        assert_eq!(CivoDialect.read(body), ("quota_limit_reached".into(), "Too many, instances ips".into()));
+        assert_eq!(CivoDialect.read(b"<html>"), (String::new(), String::new()));
+    }
+}

@@ -1,0 +1,140 @@
+//! `civo.firewall`: a firewall with its rules. Rules are added before others are removed, so that traffic that stays allowed
+//! is never interrupted.
+
+use super::Shared;
+use super::api::{Firewall, NewFirewall, region_code};
+use super::props::{put, text, texts};
+use super::rules::{Rule, lines};
+use async_trait::async_trait;
+use berth_engine::handler::{Handler, Outcome, Trouble};
+use berth_engine::unit::{Change, Field, Observed, Op, Phase, Props, Typical};
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub struct FirewallHandler(pub Arc<Shared>);
+
+const FIELDS: &[Field] = &[
+    Field { name: "name", change: Change::InPlace },
+    Field { name: "region", change: Change::Replace },
+    Field { name: "network_id", change: Change::Replace },
+    Field { name: "rules", change: Change::InPlace },
+];
+
+pub fn observed(firewall: &Firewall, region: &str) -> Observed {
+    let rules: Vec<Rule> = firewall.rules.iter().flatten().map(Rule::from_civo).collect();
+    let mut props = Props::new();
+    put(&mut props, "name", firewall.name.as_str());
+    put(&mut props, "region", region);
+    put(&mut props, "network_id", firewall.network_id.as_str());
+    put(&mut props, "rules", lines(&rules));
+    Observed { id: firewall.id.clone(), props, outputs: Props::new(), phase: Phase::Ready }
+}
+
+fn wanted_rules(props: &Props) -> Outcome<Vec<Rule>> {
+    let parse = |line: &String| {
+        Rule::from_line(line).ok_or_else(|| Trouble::refused(format!("`{line}` is not a firewall rule")))
+    };
+    texts(props, "rules").iter().map(parse).collect()
+}
+
+impl FirewallHandler {
+    async fn one(&self, region: &str, fits: impl Fn(&Firewall) -> bool) -> Outcome<Option<Firewall>> {
+        let all = self.0.firewalls(region).await?;
+        let Some(firewall) = all.iter().find(|firewall| fits(firewall)) else { return Ok(None) };
+        self.0.with_rules(region, firewall.clone()).await.map(Some)
+    }
+}
+
+#[async_trait]
+impl Handler for FirewallHandler {
+    fn fields(&self) -> &'static [Field] {
+        FIELDS
+    }
+
+    fn typical(&self, op: Op, _: &Props) -> Typical {
+        matches!(op, Op::Create | Op::Replace).then_some(Duration::from_secs(1))
+    }
+
+    async fn check(&self, desired: Props, observed: Option<&Observed>) -> Outcome<Props> {
+        wanted_rules(&desired)?;
+        if observed.is_none() {
+            self.0.offers.check_region(&self.0.api, text(&desired, "region")?, false).await?;
+        }
+        Ok(desired)
+    }
+
+    /// Civo shows single firewalls only in its list.
+    async fn read(&self, id: &str, props: &Props) -> Outcome<Option<Observed>> {
+        let region = text(props, "region")?;
+        Ok(self.one(region, |firewall| firewall.id == id).await?.map(|firewall| observed(&firewall, region)))
+    }
+
+    async fn find(&self, desired: &Props, _: Option<&str>) -> Outcome<Option<Observed>> {
+        let region = text(desired, "region")?;
+        let name = text(desired, "name")?;
+        Ok(self.one(region, |firewall| firewall.name == name).await?.map(|firewall| observed(&firewall, region)))
+    }
+
+    async fn create(&self, desired: &Props, _: &str, _: bool) -> Outcome<String> {
+        let region = text(desired, "region")?;
+        let body = NewFirewall {
+            name: text(desired, "name")?,
+            region: &region_code(region),
+            network_id: text(desired, "network_id")?,
+            // Civo's own rules would open everything until the first update.
+            create_rules: Some(false),
+            rules: Some(wanted_rules(desired)?.iter().map(Rule::to_civo).collect()),
+        };
+        self.0.api.create_firewall(region, &body).await
+    }
+
+    async fn update(&self, observed: &Observed, desired: &Props, fields: &[&str]) -> Outcome<()> {
+        let region = text(&observed.props, "region")?;
+        if fields.contains(&"name") {
+            let body = NewFirewall {
+                name: text(desired, "name")?,
+                region: &region_code(region),
+                network_id: text(&observed.props, "network_id")?,
+                create_rules: None,
+                rules: None,
+            };
+            self.0.api.rename_firewall(region, &observed.id, &body).await?;
+        }
+        if !fields.contains(&"rules") {
+            return Ok(());
+        }
+        // Read anew: an earlier call may have come further than its answer told.
+        let present = self.0.api.firewall_rules(region, &observed.id).await?;
+        let wanted = wanted_rules(desired)?;
+        let present_lines: HashSet<String> = present.iter().map(|rule| Rule::from_civo(rule).to_line()).collect();
+        let wanted_lines: HashSet<String> = wanted.iter().map(Rule::to_line).collect();
+        for rule in wanted.iter().filter(|rule| !present_lines.contains(&rule.to_line())) {
+            self.0.api.create_rule(region, &observed.id, &rule.to_civo()).await?;
+        }
+        let mut kept = HashSet::new();
+        for rule in &present {
+            let line = Rule::from_civo(rule).to_line();
+            // A second copy of a rule goes too.
+            if wanted_lines.contains(&line) && kept.insert(line) {
+                continue;
+            }
+            match self.0.api.delete_rule(region, &observed.id, &rule.id).await {
+                Err(trouble) if !trouble.is_not_found() => return Err(trouble),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    async fn delete(&self, observed: &Observed, props: &Props, _: bool) -> Outcome<()> {
+        let region = text(props, "region").or_else(|_| text(&observed.props, "region"))?;
+        let deleted = self.0.api.delete_firewall(region, &observed.id).await;
+        deleted.map_err(|trouble| match trouble.is_retry() {
+            true => trouble
+                .help("a firewall goes once nothing uses it any more")
+                .help("a cluster that no longer restricts its API needs `apiAllowedCidrs: [0.0.0.0/0]` or a `firewall` of its own"),
+            false => trouble,
+        })
+    }
+}

@@ -1,0 +1,198 @@
+//! `civo.pool`: a pool of nodes besides a cluster's default one. Its id holds the cluster's, since Civo's pool ids are unique
+//! only within a cluster: `CLUSTER/POOL`.
+
+use super::Shared;
+use super::api::{Cluster, PoolBody, region_code};
+use super::cluster::{own_beginnings, without_own};
+use super::pools::{self, View};
+use super::props::{known, maybe, number, put, text};
+use async_trait::async_trait;
+use berth_engine::handler::{Handler, Outcome, Trouble};
+use berth_engine::unit::{Change, Field, Observed, Op, Phase, Props, Typical};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+
+pub struct PoolHandler(pub Arc<Shared>);
+
+const FIELDS: &[Field] = &[
+    Field { name: "node_pool_name", change: Change::Replace },
+    Field { name: "region", change: Change::Replace },
+    Field { name: "cluster_id", change: Change::Replace },
+    Field { name: "size", change: Change::Replace },
+    Field { name: "node_count", change: Change::InPlace },
+    Field { name: "initial_node_count", change: Change::CreateOnly },
+    Field { name: "labels", change: Change::InPlace },
+    Field { name: "taints", change: Change::InPlace },
+];
+
+pub fn unit_id(cluster: &str, pool: &str) -> String {
+    format!("{cluster}/{pool}")
+}
+
+/// Cluster and pool of a unit's id.
+pub fn split_id(id: &str) -> Outcome<(&str, &str)> {
+    id.split_once('/').filter(|(cluster, pool)| !cluster.is_empty() && !pool.is_empty()).ok_or_else(|| {
+        Trouble::refused(format!("`{id}` is not the id of a pool")).help("give it as CLUSTER-ID/POOL-ID")
+    })
+}
+
+pub fn observed(cluster: &Cluster, view: &View<'_>, region: &str) -> Observed {
+    let mut props = Props::new();
+    put(&mut props, "node_pool_name", pools::name_of(view.id));
+    put(&mut props, "region", region);
+    put(&mut props, "cluster_id", cluster.id.as_str());
+    put(&mut props, "size", view.size);
+    put(&mut props, "node_count", view.wanted);
+    put(&mut props, "labels", json!(view.labels));
+    put(&mut props, "taints", pools::taints_value(&view.taints));
+    let mut outputs = Props::new();
+    put(&mut outputs, "node_pool_id", view.id);
+    let ids: Vec<&str> = view.instances.iter().map(|i| if i.id.is_empty() { &*i.hostname } else { &*i.id }).collect();
+    put(&mut outputs, "node_ids", json!(ids));
+    let phase = match view.wanted {
+        None => Phase::Deleting,
+        Some(_) if cluster.status.eq_ignore_ascii_case("deleting") => Phase::Deleting,
+        Some(_) if view.is_ready() => Phase::Ready,
+        Some(wanted) if view.present > wanted => {
+            Phase::Pending { what: format!("scaling: {} of {wanted} nodes", view.present) }
+        }
+        Some(wanted) => Phase::Pending { what: format!("scaling: {} of {wanted} nodes", view.active()) },
+    };
+    Observed { id: unit_id(&cluster.id, view.id), props, outputs, phase }
+}
+
+impl PoolHandler {
+    async fn look(&self, region: &str, cluster: &str, pool: &str) -> Outcome<Option<Observed>> {
+        let cluster = match self.0.api.cluster(region, cluster).await {
+            Ok(cluster) => cluster,
+            Err(trouble) if trouble.is_not_found() => return Ok(None),
+            Err(trouble) => return Err(trouble),
+        };
+        let views = pools::views(&cluster);
+        Ok(views.iter().find(|view| view.id == pool).map(|view| observed(&cluster, view, region)))
+    }
+}
+
+/// The pool's id in Civo: chosen by us, so that a create whose answer was lost is found exactly.
+fn chosen_id(props: &Props, token: &str) -> Outcome<String> {
+    let name = maybe(props, "node_pool_name").or(maybe(props, "name"));
+    let name = name.ok_or_else(|| Trouble::refused("the pool has no name"))?;
+    Ok(format!("{name}-{}", pools::short(token)))
+}
+
+#[async_trait]
+impl Handler for PoolHandler {
+    fn fields(&self) -> &'static [Field] {
+        FIELDS
+    }
+
+    fn create_first(&self) -> bool {
+        true
+    }
+
+    fn same(&self, field: &str, desired: &Value, observed: &Value) -> bool {
+        if field != "labels" {
+            return desired == observed;
+        }
+        let pairs = |value: &Value| -> Vec<String> {
+            let map = value.as_object().into_iter().flatten();
+            map.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default())).collect()
+        };
+        let desired = pairs(desired);
+        let own = own_beginnings(desired.iter().map(String::as_str), "=");
+        without_own(desired, &own) == without_own(pairs(observed), &own)
+    }
+
+    fn typical(&self, op: Op, _: &Props) -> Typical {
+        match op {
+            Op::Create | Op::Update => Some(Duration::from_secs(75)),
+            Op::Replace => Some(Duration::from_secs(120)),
+            Op::Delete => Some(Duration::from_secs(30)),
+            Op::Adopt => None,
+        }
+    }
+
+    async fn check(&self, mut desired: Props, observed: Option<&Observed>) -> Outcome<Props> {
+        let region = text(&desired, "region")?.to_owned();
+        if let Some(cluster) = known(&desired, "cluster_id") {
+            let current = observed.and_then(|o| maybe(&o.props, "cluster_id"));
+            let id = self.0.cluster_id(&region, cluster, current).await?;
+            put(&mut desired, "cluster_id", id);
+        }
+        if observed.and_then(|o| maybe(&o.props, "size")) != maybe(&desired, "size") {
+            self.0.offers.check_size(&self.0.api, &region, text(&desired, "size")?).await?;
+        }
+        Ok(desired)
+    }
+
+    async fn read(&self, id: &str, props: &Props) -> Outcome<Option<Observed>> {
+        let (cluster, pool) = split_id(id)?;
+        self.look(text(props, "region")?, cluster, pool).await
+    }
+
+    /// Ids have a part that only this create has, so that nothing is ever in the way of another.
+    async fn find(&self, desired: &Props, token: Option<&str>) -> Outcome<Option<Observed>> {
+        let (Some(token), Some(cluster)) = (token, known(desired, "cluster_id")) else { return Ok(None) };
+        let region = text(desired, "region")?;
+        let cluster = match self.0.cluster_id(region, cluster, None).await {
+            Ok(cluster) => cluster,
+            Err(trouble) if trouble.is_not_found() => return Ok(None),
+            Err(trouble) => return Err(trouble),
+        };
+        self.look(region, &cluster, &chosen_id(desired, token)?).await
+    }
+
+    async fn create(&self, desired: &Props, token: &str, _: bool) -> Outcome<String> {
+        let region = text(desired, "region")?;
+        let cluster = self.0.cluster_id(region, text(desired, "cluster_id")?, None).await?;
+        let id = chosen_id(desired, token)?;
+        let taints = pools::taints_of(desired);
+        let body = PoolBody {
+            id: Some(&id),
+            count: number(desired, "node_count").or(number(desired, "initial_node_count")),
+            size: Some(text(desired, "size")?),
+            labels: Some(pools::labels_of(desired)),
+            taints: (!taints.is_empty()).then_some(taints),
+            region: Some(&region_code(region)),
+        };
+        self.0.api.create_pool(region, &cluster, &body).await?;
+        Ok(unit_id(&cluster, &id))
+    }
+
+    async fn update(&self, observed: &Observed, desired: &Props, _: &[&str]) -> Outcome<()> {
+        let region = text(&observed.props, "region")?;
+        let (cluster, pool) = split_id(&observed.id)?;
+        let body = PoolBody {
+            // An autoscaled pool has no desired count: the autoscaler's number stays.
+            count: number(desired, "node_count").or(number(&observed.props, "node_count")),
+            labels: desired.contains_key("labels").then(|| pools::labels_of(desired)),
+            taints: desired.contains_key("taints").then(|| pools::taints_of(desired)),
+            region: Some(&region_code(region)),
+            ..PoolBody::default()
+        };
+        self.0.api.update_pool(region, cluster, pool, &body).await
+    }
+
+    async fn delete(&self, observed: &Observed, props: &Props, drain: bool) -> Outcome<()> {
+        let region = text(props, "region").or_else(|_| text(&observed.props, "region"))?;
+        let (cluster, pool) = split_id(&observed.id)?;
+        if drain && maybe(props, "ready_gate") != Some("cloud") {
+            let shown = self.0.api.cluster(region, cluster).await?;
+            let views = pools::views(&shown);
+            self.0.drain(region, cluster, views.iter().find(|view| view.id == pool), None).await?;
+        }
+        self.0.api.delete_pool(region, cluster, pool).await
+    }
+
+    fn overdue(&self, id: &str, waiting_for: &str) -> Vec<String> {
+        let (cluster, pool) = split_id(id).unwrap_or((id, id));
+        vec![
+            format!("pool {pool} is still {waiting_for}"),
+            format!("look at it:   civo kubernetes show {cluster}, and its nodes:   kubectl get nodes"),
+            format!("replace a node that does not come up:   civo kubernetes recycle {cluster} --node NAME"),
+            "check the account's quota (civo quota show) and the region's capacity".into(),
+            "run the same command again to go on waiting".into(),
+        ]
+    }
+}

@@ -1,0 +1,248 @@
+//! Import: objects of a Civo account, written as manifests.
+
+use super::api::{Cluster, Firewall, Network};
+use super::cluster::shown_tags;
+use super::pool::{split_id, unit_id};
+use super::pools::{self, View};
+use super::rules::Rule;
+use super::{MAX_PAGES, Shared};
+use berth_engine::handler::{Class, Outcome, Raised, Trouble};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+
+/// Regions that the kinds know.
+const REGIONS: [&str; 6] = ["lon1", "lon2", "fra1", "nyc1", "phx1", "mum1"];
+const LONGEST_NAME: usize = 63;
+const LONGEST_POOL_NAME: usize = 40;
+/// What Berth's labels begin with where nothing else is set; they are written anew, so that a manifest need not repeat them.
+const OWN_PREFIX: &str = "planton-";
+
+/// Describes one object. Without a region, the regions are searched.
+pub async fn one(shared: &Shared, kind: &str, id: &str, region: &str) -> Outcome<Raised> {
+    let given = Some(region).filter(|r| !r.is_empty()).or(shared.region.as_deref());
+    let regions = match given {
+        Some(region) => vec![region.to_ascii_lowercase()],
+        None => regions(shared).await?,
+    };
+    for region in &regions {
+        let found = match kind {
+            "CivoVpc" => {
+                let all = shared.networks(region).await?;
+                all.iter().find(|n| n.id == id).map(|n| network(n, region))
+            }
+            "CivoFirewall" => match shared.firewalls(region).await?.iter().find(|f| f.id == id) {
+                Some(found) => Some(firewall(&shared.with_rules(region, found.clone()).await?, region)),
+                None => None,
+            },
+            "CivoKubernetesCluster" => match shared.api.cluster(region, id).await {
+                Ok(found) => Some(cluster(&found, region)),
+                Err(trouble) if trouble.is_not_found() => None,
+                Err(trouble) => return Err(trouble),
+            },
+            "CivoKubernetesNodePool" => {
+                let (cluster, pool) = split_id(id)?;
+                match shared.api.cluster(region, cluster).await {
+                    Ok(found) => {
+                        pools::views(&found).iter().find(|v| v.id == pool).map(|v| node_pool(&found, v, region))
+                    }
+                    Err(trouble) if trouble.is_not_found() => None,
+                    Err(trouble) => return Err(trouble),
+                }
+            }
+            other => return Err(Trouble::refused(format!("Civo does not know the kind {other}"))),
+        };
+        if let Some(raised) = found {
+            return Ok(raised);
+        }
+    }
+    Err(Trouble::new(Class::NotFound, format!("Civo has nothing with the id `{id}` in {}", regions.join(", ")))
+        .help("check the id and the region: CIVO_REGION or the Account's region says where to look"))
+}
+
+/// Everything that a manifest can describe. Objects whose names no manifest could have are left out; others refer to them
+/// by id.
+pub async fn all(shared: &Shared) -> Outcome<Vec<Raised>> {
+    let mut raised = Vec::new();
+    for region in regions(shared).await? {
+        let networks = shared.networks(&region).await?;
+        raised.extend(networks.iter().filter(|n| is_label(&n.label)).map(|n| network(n, &region)));
+        for found in shared.firewalls(&region).await?.iter().filter(|f| is_label(&f.name)) {
+            let found = shared.with_rules(&region, found.clone()).await?;
+            raised.push(firewall(&found, &region));
+        }
+        for number in 1..=MAX_PAGES {
+            let page = shared.api.clusters(&region, number).await?;
+            let there = page.items.iter().filter(|c| is_label(&c.name) && !c.status.eq_ignore_ascii_case("deleting"));
+            raised.extend(there.map(|c| cluster(c, &region)));
+            if number >= page.pages {
+                break;
+            }
+        }
+    }
+    Ok(raised)
+}
+
+async fn regions(shared: &Shared) -> Outcome<Vec<String>> {
+    let regions = shared.offers.regions(&shared.api).await?;
+    Ok(regions.iter().map(|(code, _)| code.clone()).filter(|code| REGIONS.contains(&code.as_str())).collect())
+}
+
+fn network(network: &Network, region: &str) -> Raised {
+    let mut spec = json!({"networkName": network.label, "region": region});
+    if !network.cidr.is_empty() {
+        spec["ipRangeCidr"] = json!(network.cidr);
+    }
+    if network.default {
+        spec["isDefaultForRegion"] = json!(true);
+    }
+    Raised {
+        kind: "CivoVpc".into(),
+        name: label(&network.label, LONGEST_NAME),
+        spec,
+        units: BTreeMap::from([("network".into(), network.id.clone())]),
+        links: Vec::new(),
+    }
+}
+
+fn firewall(firewall: &Firewall, region: &str) -> Raised {
+    let rules: Vec<Rule> = firewall.rules.iter().flatten().map(Rule::from_civo).collect();
+    let written = |inbound: bool| -> Vec<Value> { rules.iter().filter(|r| r.inbound == inbound).map(rule).collect() };
+    let mut spec = json!({"name": firewall.name, "networkId": {"value": firewall.network_id}, "region": region});
+    for (name, rules) in [("inboundRules", written(true)), ("outboundRules", written(false))] {
+        if !rules.is_empty() {
+            spec[name] = json!(rules);
+        }
+    }
+    Raised {
+        kind: "CivoFirewall".into(),
+        name: label(&firewall.name, LONGEST_NAME),
+        spec,
+        units: BTreeMap::from([("firewall".into(), firewall.id.clone())]),
+        links: vec![("network_id".into(), "CivoVpc".into(), firewall.network_id.clone())],
+    }
+}
+
+fn rule(rule: &Rule) -> Value {
+    let mut written = json!({"protocol": rule.protocol, "cidrs": rule.cidrs});
+    if !rule.ports.is_empty() && rule.ports != "all" {
+        written["portRange"] = json!(rule.ports);
+    }
+    if !rule.allow {
+        written["action"] = json!("deny");
+    }
+    if !rule.label.is_empty() {
+        written["label"] = json!(rule.label);
+    }
+    written
+}
+
+fn cluster(cluster: &Cluster, region: &str) -> Raised {
+    let views = pools::views(cluster);
+    let chain = pools::default_chain(&views);
+    let default = chain.last().map(|i| &views[*i]);
+    let mut spec = json!({
+        "clusterName": cluster.name,
+        "region": region,
+        "kubernetesVersion": cluster.kubernetes_version,
+        "network": {"value": cluster.network_id},
+        "defaultNodePool": {
+            "size": default.map_or("", |view| view.size),
+            "nodeCount": default.and_then(|view| view.wanted).unwrap_or(1),
+        },
+    });
+    let mut links = vec![("network".into(), "CivoVpc".into(), cluster.network_id.clone())];
+    if !cluster.cni_plugin.is_empty() && cluster.cni_plugin != "flannel" {
+        spec["cni"] = json!(cluster.cni_plugin);
+    }
+    if !cluster.firewall_id.is_empty() {
+        spec["firewall"] = json!({"value": cluster.firewall_id});
+        links.push(("firewall".into(), "CivoFirewall".into(), cluster.firewall_id.clone()));
+    }
+    let tags: Vec<String> = shown_tags(cluster).into_iter().filter(|tag| !tag.starts_with(OWN_PREFIX)).collect();
+    if !tags.is_empty() {
+        spec["tags"] = json!(tags);
+    }
+    let mut units = BTreeMap::from([("cluster".to_owned(), cluster.id.clone())]);
+    let mut more = Vec::new();
+    for (_, view) in views.iter().enumerate().filter(|(i, view)| !chain.contains(i) && !view.leaving()) {
+        let mut name = label(pools::name_of(view.id), LONGEST_POOL_NAME);
+        // Two pools may have had the same name at different times.
+        while units.contains_key(&format!("pool/{name}")) {
+            name = label(&format!("{name}-{}", pools::short(view.id)), LONGEST_POOL_NAME);
+        }
+        units.insert(format!("pool/{name}"), unit_id(&cluster.id, view.id));
+        let mut pool = pool_fields(view);
+        pool.insert("name".into(), json!(name));
+        more.push(Value::Object(pool));
+    }
+    if !more.is_empty() {
+        spec["additionalNodePools"] = json!(more);
+    }
+    Raised { kind: "CivoKubernetesCluster".into(), name: label(&cluster.name, LONGEST_NAME), spec, units, links }
+}
+
+fn node_pool(cluster: &Cluster, view: &View<'_>, region: &str) -> Raised {
+    let name = pools::name_of(view.id);
+    let mut spec = pool_fields(view);
+    spec.insert("nodePoolName".into(), json!(name));
+    spec.insert("cluster".into(), json!({"value": cluster.id}));
+    spec.insert("region".into(), json!(region));
+    Raised {
+        kind: "CivoKubernetesNodePool".into(),
+        name: label(name, LONGEST_NAME),
+        spec: Value::Object(spec),
+        units: BTreeMap::from([("pool".into(), unit_id(&cluster.id, view.id))]),
+        links: vec![("cluster".into(), "CivoKubernetesCluster".into(), cluster.id.clone())],
+    }
+}
+
+fn pool_fields(view: &View<'_>) -> Map<String, Value> {
+    let mut fields = Map::new();
+    fields.insert("size".into(), json!(view.size));
+    fields.insert("nodeCount".into(), json!(view.wanted.unwrap_or(view.present).max(1)));
+    let labels: BTreeMap<&String, &String> =
+        view.labels.iter().filter(|(key, _)| !key.starts_with(OWN_PREFIX)).collect();
+    if !labels.is_empty() {
+        fields.insert("labels".into(), json!(labels));
+    }
+    if !view.taints.is_empty() {
+        fields.insert("taints".into(), pools::taints_value(&view.taints));
+    }
+    fields
+}
+
+fn is_label(name: &str) -> bool {
+    !name.is_empty() && label(name, LONGEST_NAME) == name
+}
+
+/// A DNS label made from a name.
+fn label(name: &str, longest: usize) -> String {
+    let plain: String = name
+        .to_ascii_lowercase()
+        .chars()
+        .map(|c| if c.is_ascii_lowercase() || c.is_ascii_digit() { c } else { '-' })
+        .collect();
+    let start = plain.trim_start_matches('-');
+    let cut = if start.len() > longest {
+        format!("{}-{}", &start[..longest - 9], pools::short(name))
+    } else {
+        start.to_owned()
+    };
+    let cut = cut.trim_end_matches('-');
+    if cut.is_empty() { format!("x{}", pools::short(name)) } else { cut.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_become_dns_labels() {
+        assert_eq!(label("shop-net", 63), "shop-net");
+        assert_eq!(label("Default (all open)", 63), "default--all-open");
+        assert_eq!(label("Ünïcode", 63), "n-code");
+        assert!(label(&"a".repeat(200), 63).len() <= 63);
+        assert!(!label("---", 63).is_empty());
+        assert!(is_label("shop") && !is_label("Default") && !is_label(""));
+    }
+}

@@ -1,0 +1,450 @@
+//! Handlers against the sandbox, over real HTTP: driven as the engine drives them, one look and one change at a time.
+
+use super::lower::Given;
+use crate::{Credentials, connect};
+use berth_engine::diff;
+use berth_engine::handler::{Class, Handler, Provider, Trouble};
+use berth_engine::unit::{Observed, Phase, Props, Readiness};
+use berth_sandbox::{Config, Sandbox, Speed};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+
+const NETWORK: &str = "digitalocean.vpc";
+const CLUSTER: &str = "digitalocean.cluster";
+const POOL: &str = "digitalocean.pool";
+const TOKEN: &str = "0190aaaabbbb7ccc8ddd00001234abcd";
+/// Looks and changes until a test gives up.
+const PASSES: usize = 2000;
+
+struct World {
+    sandbox: Sandbox,
+    cloud: Arc<dyn Provider>,
+}
+
+impl World {
+    async fn new() -> Self {
+        let sandbox = Sandbox::start(Config { speed: Speed::Times(20_000.0), ..Config::default() }).await.unwrap();
+        let mut credentials = Credentials::new("digitalocean", "any-token");
+        credentials.api_url = Some(sandbox.digitalocean_url());
+        let cloud = connect(&credentials).unwrap();
+        Self { sandbox, cloud }
+    }
+
+    fn fail(&self, rule: &str) {
+        let rules = if rule.is_empty() { vec![] } else { vec![rule.parse().unwrap()] };
+        self.sandbox.world().faults().replace(rules);
+    }
+
+    fn handler(&self, unit_type: &str) -> &dyn Handler {
+        self.cloud.handler(unit_type).unwrap()
+    }
+
+    /// What a spec lowers to, with names resolved.
+    async fn checked(&self, unit_type: &str, given: &Given) -> Result<Props, Trouble> {
+        let props = given.lower().unwrap().units.remove(0).props;
+        self.handler(unit_type).check(props, None).await
+    }
+
+    async fn make(&self, unit_type: &str, given: &Given) -> (String, Props) {
+        let props = self.checked(unit_type, given).await.unwrap();
+        let id = self.handler(unit_type).create(&props, TOKEN, false).await.unwrap();
+        self.settle(unit_type, &id, &props).await;
+        (id, props)
+    }
+
+    async fn look(&self, unit_type: &str, id: &str, props: &Props) -> Option<Observed> {
+        self.handler(unit_type).read(id, props).await.unwrap()
+    }
+
+    /// Waits and changes until nothing differs; answers what it then looks like and which fields were changed, in order.
+    async fn settle(&self, unit_type: &str, id: &str, props: &Props) -> (Observed, Vec<String>) {
+        let handler = self.handler(unit_type);
+        let mut changed = Vec::new();
+        for _ in 0..PASSES {
+            let seen = self.look(unit_type, id, props).await.expect("it is there");
+            match &seen.phase {
+                Phase::Ready => {}
+                Phase::Failed { reason } => panic!("failed: {reason}"),
+                _ => {
+                    tokio::time::sleep(Duration::from_millis(2)).await;
+                    continue;
+                }
+            }
+            let changes = diff(handler, props, &seen);
+            if changes.is_empty() {
+                return (seen, changed);
+            }
+            let fields: Vec<&str> = changes.iter().map(|change| change.field.as_str()).collect();
+            match handler.update(&seen, props, &fields).await {
+                Ok(()) => changed.push(fields.join(" ")),
+                Err(trouble) if trouble.is_retry() => tokio::time::sleep(Duration::from_millis(2)).await,
+                Err(trouble) => panic!("{trouble}"),
+            }
+        }
+        panic!("it does not settle: {changed:?}");
+    }
+
+    async fn remove(&self, unit_type: &str, id: &str, props: &Props, drain: bool) {
+        for _ in 0..PASSES {
+            let Some(seen) = self.look(unit_type, id, props).await else { return };
+            match self.handler(unit_type).delete(&seen, props, drain).await {
+                Err(trouble) if !trouble.is_retry() => panic!("{trouble}"),
+                _ => tokio::time::sleep(Duration::from_millis(2)).await,
+            }
+        }
+        panic!("{id} does not go away");
+    }
+
+    async fn ready(&self, id: &str, props: &Props) -> Readiness {
+        for _ in 0..PASSES {
+            let seen = self.look(CLUSTER, id, props).await.unwrap();
+            let readiness = self.handler(CLUSTER).ready(&seen, props).await.unwrap();
+            if readiness.waiting_for.is_none() {
+                return readiness;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        panic!("never ready");
+    }
+
+    async fn everything(&self) -> Vec<(&'static str, Observed)> {
+        let mut all = Vec::new();
+        for list in ["digitalocean.vpcs", "digitalocean.clusters"] {
+            let page = self.cloud.list(list, "", 1).await.unwrap();
+            assert_eq!(page.next, None);
+            all.extend(page.items.into_iter().map(|item| (item.unit_type, item.observed)));
+        }
+        all.retain(|(_, seen)| seen.props.get("is_default_for_region") != Some(&json!(true)));
+        all
+    }
+}
+
+fn network() -> Given {
+    Given::new(
+        "DigitalOceanVpc",
+        "blog-net",
+        json!({"region": "fra1", "description": "blog", "ipRangeCidr": "10.30.0.0/20"}),
+    )
+}
+
+fn cluster(changes: Value) -> Given {
+    let mut spec = json!({
+        "clusterName": "blog-k8s", "region": "fra1", "kubernetesVersion": "1.32.5", "vpc": {"value": "blog-net"},
+        "defaultNodePool": {"size": "s-2vcpu-4gb", "nodeCount": 2}, "tags": ["web"]
+    });
+    merge(&mut spec, changes);
+    Given::new("DigitalOceanKubernetesCluster", "blog", spec)
+}
+
+fn pool(changes: Value) -> Given {
+    let mut spec =
+        json!({"nodePoolName": "batch", "cluster": {"value": "blog-k8s"}, "size": "s-2vcpu-4gb", "nodeCount": 1});
+    merge(&mut spec, changes);
+    Given::new("DigitalOceanKubernetesNodePool", "blog-batch", spec)
+}
+
+fn merge(spec: &mut Value, changes: Value) {
+    for (name, value) in changes.as_object().cloned().unwrap_or_default() {
+        spec[name] = value;
+    }
+}
+
+/// The newest version and one that can be upgraded to it, as the cloud offers them.
+async fn versions(world: &World) -> (String, String) {
+    let props = cluster(json!({"kubernetesVersion": "1.0.0"}));
+    let trouble = world.checked(CLUSTER, &props).await.unwrap_err();
+    let lowest = trouble.help[0].rsplit(": ").next().unwrap().to_owned();
+    let minor: u32 = lowest.split('.').nth(1).unwrap().parse().unwrap();
+    let next = cluster(json!({"kubernetesVersion": format!("1.{}.0", minor + 1)}));
+    let higher = match world.checked(CLUSTER, &next).await {
+        Ok(props) => props["kubernetes_version"].as_str().unwrap().to_owned(),
+        Err(trouble) => trouble.help[0].rsplit([' ', ',']).next().unwrap().to_owned(),
+    };
+    (lowest, higher)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_network_from_create_to_delete() {
+    let world = World::new().await;
+    let (id, mut props) = world.make(NETWORK, &network()).await;
+    let seen = world.look(NETWORK, &id, &props).await.unwrap();
+    assert_eq!(seen.props["ip_range_cidr"], "10.30.0.0/20");
+    assert_eq!(world.handler(NETWORK).find(&props, Some(TOKEN)).await.unwrap().unwrap().id, id);
+
+    props.insert("description".into(), json!("for the blog"));
+    let (seen, changed) = world.settle(NETWORK, &id, &props).await;
+    assert_eq!((seen.props["description"].as_str(), changed.len()), (Some("for the blog"), 1));
+    props.insert("description".into(), json!(""));
+    let (seen, _) = world.settle(NETWORK, &id, &props).await;
+    assert_eq!(seen.props["description"], "");
+
+    let trouble = world.handler(NETWORK).create(&props, "another", false).await.unwrap_err();
+    assert_eq!(trouble.class, Class::Taken { id: Some(id.clone()) });
+    assert_eq!(trouble.help[0], format!("to adopt it:   berth import DigitalOceanVpc/blog-net {id}"));
+
+    world.remove(NETWORK, &id, &props, false).await;
+    assert!(world.everything().await.is_empty());
+
+    props.insert("is_default_for_region".into(), json!(true));
+    let id = world.handler(NETWORK).create(&props, TOKEN, false).await.unwrap();
+    let (seen, changed) = world.settle(NETWORK, &id, &props).await;
+    assert_eq!(changed, ["is_default_for_region"]);
+    let trouble = world.handler(NETWORK).delete(&seen, &props, false).await.unwrap_err();
+    assert!(trouble.message.contains("is the default network of fra1"), "{trouble}");
+    world.sandbox.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_from_create_to_delete_with_every_field_changed() {
+    let world = World::new().await;
+    let (vpc, vpc_props) = world.make(NETWORK, &network()).await;
+    let (old, new) = versions(&world).await;
+    let (id, props) = world.make(CLUSTER, &cluster(json!({"kubernetesVersion": old.clone()}))).await;
+    assert_eq!(props["vpc"], json!(vpc), "the name was resolved");
+
+    let readiness = world.ready(&id, &props).await;
+    assert_eq!(readiness.gate.as_deref(), Some("api"));
+    let mut gated = props.clone();
+    gated.insert("ready_gate".into(), json!("cloud"));
+    assert_eq!(world.ready(&id, &gated).await.gate.as_deref(), Some("cloud"));
+    assert!(world.ready(&id, &props).await.secrets.contains_key("kubeconfig"));
+
+    let seen = world.look(CLUSTER, &id, &props).await.unwrap();
+    assert!(seen.outputs["api_server_endpoint"].as_str().unwrap().starts_with("https://"));
+    assert_eq!(seen.props["default_node_pool.name"], "blog-k8s-default");
+
+    let steps = [
+        (json!({"defaultNodePool": {"size": "s-2vcpu-4gb", "nodeCount": 3}}), "default_node_pool.node_count"),
+        (
+            json!({"defaultNodePool": {"size": "s-2vcpu-4gb", "nodeCount": 2, "autoScale": true, "minNodes": 1, "maxNodes": 4}}),
+            "default_node_pool.auto_scale default_node_pool.min_nodes default_node_pool.max_nodes",
+        ),
+        (json!({"defaultNodePool": {"size": "s-2vcpu-4gb", "nodeCount": 2}}), "default_node_pool.auto_scale"),
+        (json!({"tags": ["web", "team:blog"]}), "tags"),
+        (json!({"tags": []}), "tags"),
+        (json!({"autoUpgrade": true}), "auto_upgrade"),
+        (json!({"autoUpgrade": false}), "auto_upgrade"),
+        (json!({"disableSurgeUpgrade": true}), "disable_surge_upgrade"),
+        (json!({"maintenanceWindow": "sunday=02:00"}), "maintenance_window"),
+        (json!({"controlPlaneFirewallAllowedIps": ["127.0.0.1", "10.0.0.0/8"]}), "control_plane_firewall_allowed_ips"),
+        (json!({"controlPlaneFirewallAllowedIps": []}), "control_plane_firewall_allowed_ips"),
+        (json!({"registryIntegration": true}), "registry_integration"),
+        (json!({"registryIntegration": false}), "registry_integration"),
+        (json!({"highlyAvailable": true}), "highly_available"),
+        (json!({"clusterName": "blog-two"}), "cluster_name"),
+        (json!({"kubernetesVersion": new.clone()}), "kubernetes_version"),
+    ];
+    let mut wanted = json!({"kubernetesVersion": old.clone()});
+    for (change, fields) in steps {
+        merge(&mut wanted, change.clone());
+        let props = cluster(wanted.clone()).lower().unwrap().units.remove(0).props;
+        let seen = world.look(CLUSTER, &id, &props).await.unwrap();
+        let props = world.handler(CLUSTER).check(props, Some(&seen)).await.unwrap();
+        let (_, changed) = world.settle(CLUSTER, &id, &props).await;
+        assert!(changed.first().is_some_and(|first| first.starts_with(fields)), "{change} changed {changed:?}");
+    }
+    let seen = world.look(CLUSTER, &id, &props).await.unwrap();
+    let refused = |field: &str, to: Value| world.handler(CLUSTER).refuse_change(field, &seen.props[field], &to);
+    assert!(refused("kubernetes_version", json!(old)).unwrap().contains("cannot go back"));
+    assert!(refused("highly_available", json!(false)).unwrap().contains("cannot take"));
+    assert_eq!(refused("tags", json!([])), None);
+
+    let network = world.look(NETWORK, &vpc, &vpc_props).await.unwrap();
+    let trouble = world.handler(NETWORK).delete(&network, &vpc_props, false).await.unwrap_err();
+    assert!(trouble.is_retry() && trouble.help[0].starts_with("see what is still in it"), "{trouble:?}");
+    world.remove(CLUSTER, &id, &props, false).await;
+    world.remove(NETWORK, &vpc, &vpc_props, false).await;
+    assert!(world.everything().await.is_empty());
+    world.sandbox.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_default_pool_gets_another_size_whatever_is_lost_on_the_way() {
+    let lost = [
+        "",
+        "POST /v2/kubernetes/clusters/*/node_pools drop-after times=1",
+        "POST /v2/kubernetes/clusters/*/node_pools drop-before times=1",
+        "DELETE /v2/kubernetes/clusters/*/node_pools/* drop-after times=1",
+        "DELETE /v2/kubernetes/clusters/*/node_pools/* drop-before times=1",
+        "PUT /v2/kubernetes/clusters/*/node_pools/* drop-after times=1",
+        "PUT /v2/kubernetes/clusters/*/node_pools/* drop-before times=1",
+    ];
+    let world = World::new().await;
+    world.make(NETWORK, &network()).await;
+    let (version, _) = versions(&world).await;
+    let (id, mut props) = world.make(CLUSTER, &cluster(json!({"kubernetesVersion": version}))).await;
+    for (round, rule) in lost.iter().enumerate() {
+        world.fail(rule);
+        let size = if round % 2 == 0 { "s-4vcpu-8gb" } else { "s-2vcpu-4gb" };
+        props.insert("default_node_pool.size".into(), json!(size));
+        let (seen, changed) = world.settle(CLUSTER, &id, &props).await;
+        world.fail("");
+        assert_eq!(seen.props["default_node_pool.size"], size, "{rule}");
+        assert_eq!(seen.props["default_node_pool.name"], "blog-k8s-default", "{rule}");
+        assert!(changed.len() >= 2, "{rule}: {changed:?}");
+        let raised = world.cloud.raise_all().await.unwrap();
+        assert!(raised.iter().all(|item| item.kind != "DigitalOceanKubernetesNodePool"), "{rule}: a pool was left");
+    }
+    world.sandbox.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_from_create_to_delete() {
+    let world = World::new().await;
+    world.make(NETWORK, &network()).await;
+    let (version, _) = versions(&world).await;
+    let (cluster_id, _) = world.make(CLUSTER, &cluster(json!({"kubernetesVersion": version}))).await;
+    let (id, props) = world.make(POOL, &pool(json!({"labels": {"tier": "batch"}}))).await;
+    assert_eq!(props["cluster"], json!(cluster_id), "the name was resolved");
+
+    let steps = [
+        (json!({"nodeCount": 2}), "node_count"),
+        (json!({"autoScale": true, "minNodes": 1, "maxNodes": 3}), "auto_scale min_nodes max_nodes"),
+        (json!({"autoScale": false, "minNodes": 0, "maxNodes": 0}), "auto_scale"),
+        (json!({"labels": {"tier": "batch", "team": "a"}}), "labels"),
+        (json!({"labels": {}}), "labels"),
+        (json!({"taints": [{"key": "dedicated", "value": "batch", "effect": "NoSchedule"}]}), "taints"),
+        (json!({"taints": []}), "taints"),
+        (json!({"tags": ["b", "a"]}), "tags"),
+        (json!({"tags": []}), "tags"),
+        (json!({"nodePoolName": "batch-two"}), "node_pool_name"),
+        (json!({"nodePoolName": "batch"}), "node_pool_name"),
+    ];
+    let mut wanted = json!({"labels": {"tier": "batch"}, "nodeCount": 2});
+    for (change, fields) in steps {
+        merge(&mut wanted, change.clone());
+        let props = world.checked(POOL, &pool(wanted.clone())).await.unwrap();
+        let (seen, changed) = world.settle(POOL, &id, &props).await;
+        assert_eq!(changed, [fields], "{change}");
+        assert_eq!(seen.outputs["node_ids"].as_array().unwrap().len(), 2);
+    }
+
+    // A new size: the new pool stands beside the old one, then takes its name.
+    let mut next = world.checked(POOL, &pool(json!({"size": "s-4vcpu-8gb", "nodeCount": 2}))).await.unwrap();
+    assert!(world.handler(POOL).find(&next, Some(TOKEN)).await.unwrap().is_none(), "the old one is not what was begun");
+    world.fail("POST /v2/kubernetes/clusters/*/node_pools drop-after times=1");
+    let trouble = world.handler(POOL).create(&next, TOKEN, true).await.unwrap_err();
+    assert!(trouble.is_retry(), "{trouble:?}");
+    world.fail("");
+    let found = world.handler(POOL).find(&next, Some(TOKEN)).await.unwrap().unwrap();
+    assert_eq!(found.props["node_pool_name"], "batch-1234abcd");
+    world.remove(POOL, &id, &props, true).await;
+    let (seen, changed) = world.settle(POOL, &found.id, &next).await;
+    assert_eq!(
+        (changed.as_slice(), seen.props["node_pool_name"].as_str()),
+        (&["node_pool_name".to_owned()][..], Some("batch"))
+    );
+
+    let trouble = world.handler(POOL).create(&next, "another", false).await.unwrap_err();
+    assert_eq!(trouble.class, Class::Taken { id: Some(found.id.clone()) });
+    assert!(trouble.help[0].contains(&format!("berth import DigitalOceanKubernetesNodePool/blog-batch {}", found.id)));
+
+    next.insert("cluster".into(), json!("blog-k8s"));
+    assert_eq!(world.look(POOL, &found.id, &next).await.unwrap().id, found.id, "found by its id alone");
+    world.remove(POOL, &found.id, &next, false).await;
+    world.sandbox.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_interrupted_create_made_is_found() {
+    let world = World::new().await;
+    let net = world.checked(NETWORK, &network()).await.unwrap();
+    world.fail("POST /v2/vpcs drop-after times=1");
+    assert!(world.handler(NETWORK).create(&net, TOKEN, false).await.unwrap_err().is_retry());
+    assert!(world.handler(NETWORK).find(&net, Some(TOKEN)).await.unwrap().is_some());
+
+    let (version, _) = versions(&world).await;
+    let given = cluster(json!({"kubernetesVersion": version}));
+    let props = world.checked(CLUSTER, &given).await.unwrap();
+    let handler = world.handler(CLUSTER);
+    assert!(handler.find(&props, Some(TOKEN)).await.unwrap().is_none());
+    world.fail("POST /v2/kubernetes/clusters drop-before times=1");
+    assert!(handler.create(&props, TOKEN, false).await.unwrap_err().is_retry());
+    assert!(handler.find(&props, Some(TOKEN)).await.unwrap().is_none());
+    world.fail("POST /v2/kubernetes/clusters drop-after times=1");
+    assert!(handler.create(&props, TOKEN, false).await.unwrap_err().is_retry());
+    let found = handler.find(&props, Some(TOKEN)).await.unwrap().unwrap();
+    world.settle(CLUSTER, &found.id, &props).await;
+
+    // The same name for another resource: in its way, and not its own.
+    let mut other = Given::new("DigitalOceanKubernetesCluster", "other", given.spec.clone());
+    other.metadata.env = "prod".into();
+    let other = world.checked(CLUSTER, &other).await.unwrap();
+    assert!(handler.find(&other, Some(TOKEN)).await.unwrap().is_none());
+    assert_eq!(handler.find(&other, None).await.unwrap().unwrap().id, found.id);
+    world.sandbox.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_offered_is_refused_before_anything_is_made() {
+    let world = World::new().await;
+    world.make(NETWORK, &network()).await;
+    let (version, _) = versions(&world).await;
+    let with = |changes: Value| {
+        let mut all = json!({"kubernetesVersion": version});
+        merge(&mut all, changes);
+        cluster(all)
+    };
+    let cases = [
+        (with(json!({"kubernetesVersion": "1.12.0"})), "DigitalOcean does not offer Kubernetes 1.12.0"),
+        (
+            with(json!({"defaultNodePool": {"size": "s-2vcpu-5gb", "nodeCount": 1}})),
+            "DigitalOcean has no nodes of size `s-2vcpu-5gb`",
+        ),
+        (with(json!({"vpc": {"value": "blog-nett"}})), "DigitalOcean has no network named `blog-nett`"),
+    ];
+    for (given, message) in cases {
+        let trouble = world.checked(CLUSTER, &given).await.unwrap_err();
+        assert_eq!((trouble.message.as_str(), &trouble.class), (message, &Class::Refused));
+        assert!(!trouble.help.is_empty());
+    }
+    let trouble = world.checked(POOL, &pool(json!({}))).await.unwrap_err();
+    assert_eq!(trouble.message, "DigitalOcean has no cluster named `blog-k8s`");
+    world.sandbox.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_imported_plans_nothing() {
+    let world = World::new().await;
+    let (vpc, _) = world.make(NETWORK, &network()).await;
+    let (version, _) = versions(&world).await;
+    let full = json!({
+        "kubernetesVersion": version, "autoUpgrade": true, "maintenanceWindow": "any=00:00",
+        "defaultNodePool": {"size": "s-2vcpu-4gb", "nodeCount": 2, "autoScale": true, "minNodes": 1, "maxNodes": 4}
+    });
+    let (id, _) = world.make(CLUSTER, &cluster(full)).await;
+    let taints = json!([{"key": "dedicated", "effect": "NoSchedule"}]);
+    let (batch, _) = world.make(POOL, &pool(json!({"labels": {"tier": "b"}, "taints": taints, "tags": ["x"]}))).await;
+
+    let raised = world.cloud.raise_all().await.unwrap();
+    let found: Vec<(&str, &str)> = raised.iter().map(|item| (item.kind.as_str(), item.name.as_str())).collect();
+    assert_eq!(
+        found,
+        [
+            ("DigitalOceanVpc", "blog-net"),
+            ("DigitalOceanKubernetesCluster", "blog-k8s"),
+            ("DigitalOceanKubernetesNodePool", "batch")
+        ]
+    );
+    assert_eq!(raised[1].links, [("vpc".to_owned(), "DigitalOceanVpc".to_owned(), vpc)]);
+    assert_eq!(raised[2].links[0].2, id);
+    let all = world.everything().await;
+    assert_eq!(all.iter().map(|(unit_type, _)| *unit_type).collect::<Vec<_>>(), [NETWORK, CLUSTER, POOL]);
+
+    for item in raised {
+        let kind = ["DigitalOceanVpc", "DigitalOceanKubernetesCluster", "DigitalOceanKubernetesNodePool"];
+        let kind = kind.into_iter().find(|kind| *kind == item.kind).unwrap();
+        let one = world.cloud.raise(&item.kind, item.units.values().next().unwrap(), "").await.unwrap();
+        assert_eq!(one.spec, item.spec);
+        let unit = Given::new(kind, "imported", item.spec).lower().unwrap().units.remove(0);
+        let id = &item.units[&unit.key];
+        let (_, seen) = all.iter().find(|(unit_type, seen)| *unit_type == unit.unit_type && seen.id == *id).unwrap();
+        assert_eq!(diff(world.handler(&unit.unit_type), &unit.props, seen), [], "{}", item.kind);
+    }
+    let trouble = world.cloud.raise("DigitalOceanVpc", &batch, "").await.unwrap_err();
+    assert_eq!(trouble.class, Class::NotFound);
+    assert!(!world.cloud.identity().await.unwrap().is_empty());
+    assert!(world.cloud.calls() > 10);
+    world.sandbox.stop().await;
+}

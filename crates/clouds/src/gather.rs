@@ -1,0 +1,75 @@
+//! Lets many who ask for the same list at the same time share one walk through it.
+
+use berth_engine::handler::Outcome;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tokio::sync::Mutex;
+
+/// Whoever asks gets an answer that was begun after they asked, so that nobody misses what they have just made; those
+/// who wait meanwhile share the next one.
+pub struct Gather<T> {
+    asked: AtomicU64,
+    /// The newest answer, and the number of the last asker that it is good for.
+    last: Mutex<(u64, Option<Arc<T>>)>,
+}
+
+impl<T> Default for Gather<T> {
+    fn default() -> Self {
+        Self { asked: AtomicU64::new(0), last: Mutex::new((0, None)) }
+    }
+}
+
+impl<T> Gather<T> {
+    pub async fn get<F: Future<Output = Outcome<T>>>(&self, fetch: impl FnOnce() -> F) -> Outcome<Arc<T>> {
+        let ticket = self.asked.fetch_add(1, Ordering::SeqCst) + 1;
+        let mut last = self.last.lock().await;
+        if let (up_to, Some(value)) = &*last
+            && *up_to >= ticket
+        {
+            let value = value.clone();
+            if *up_to == ticket {
+                // Nobody after us can use it: do not keep a large list for nothing.
+                last.1 = None;
+            }
+            return Ok(value);
+        }
+        let up_to = self.asked.load(Ordering::SeqCst);
+        let value = Arc::new(fetch().await?);
+        *last = (up_to, (up_to > ticket).then(|| value.clone()));
+        Ok(value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[tokio::test]
+    async fn askers_share_but_never_see_an_answer_older_than_their_question() {
+        let gather = Arc::new(Gather::<u64>::default());
+        let world = Arc::new(AtomicU64::new(0));
+        let fetches = Arc::new(AtomicU64::new(0));
+        let mut askers = Vec::new();
+        for _ in 0..50 {
+            let (gather, world, fetches) = (gather.clone(), world.clone(), fetches.clone());
+            askers.push(tokio::spawn(async move {
+                let made = world.fetch_add(1, Ordering::SeqCst) + 1;
+                let seen = gather
+                    .get(|| async {
+                        fetches.fetch_add(1, Ordering::SeqCst);
+                        let seen = world.load(Ordering::SeqCst);
+                        tokio::time::sleep(Duration::from_millis(5)).await;
+                        Ok(seen)
+                    })
+                    .await
+                    .map(|seen| *seen);
+                assert!(seen.is_ok_and(|seen| seen >= made));
+            }));
+        }
+        for asker in askers {
+            asker.await.unwrap();
+        }
+        assert!(fetches.load(Ordering::SeqCst) <= 3, "{fetches:?}");
+    }
+}
