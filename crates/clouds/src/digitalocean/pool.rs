@@ -33,8 +33,6 @@ const FIELDS: &[Field] = &[
 
 /// So much of a token makes a temporary name: the end, because the beginning is the time.
 const TOKEN_CHARS: usize = 8;
-/// Longest name of a pool: see the default pool's.
-const MAX_POOL_NAME: usize = 63;
 
 pub struct PoolHandler {
     pub client: Arc<Client>,
@@ -59,16 +57,15 @@ pub fn observed(cluster: &Cluster, pool: &NodePool) -> Observed {
     ids.sort_unstable();
     let mut outputs = Props::new();
     outputs.insert("node_ids".into(), json!(ids));
-    Observed { id: pool.id.clone(), props, outputs, phase: phase(pool) }
+    Observed { id: pool.id.clone(), props, outputs, phase: phase(cluster, pool) }
 }
 
-fn phase(pool: &NodePool) -> Phase {
+fn phase(cluster: &Cluster, pool: &NodePool) -> Phase {
     let (running, ready) = roll::nodes_ready(pool);
-    let going = |node: &super::wire::Node| matches!(node.status.state.as_str(), "deleting" | "deleted");
-    if ready {
-        Phase::Ready
-    } else if pool.count == 0 && !pool.nodes.is_empty() && pool.nodes.iter().all(going) {
+    if cluster.status.state == "deleted" || roll::is_leaving(pool) {
         Phase::Deleting
+    } else if ready {
+        Phase::Ready
     } else {
         Phase::Pending { what: format!("building: {running} of {} nodes ready", pool.count) }
     }
@@ -76,7 +73,7 @@ fn phase(pool: &NodePool) -> Phase {
 
 fn temporary_name(name: &str, token: &str) -> String {
     let short = &token[token.len().saturating_sub(TOKEN_CHARS)..];
-    let head: String = name.chars().take(MAX_POOL_NAME - 1 - short.len()).collect();
+    let head: String = name.chars().take(roll::MAX_POOL_NAME - 1 - short.len()).collect();
     format!("{}-{short}", head.trim_end_matches('-'))
 }
 
@@ -148,11 +145,14 @@ impl Handler for PoolHandler {
         let Some(cluster) = self.client.cluster(&id).await? else { return Ok(None) };
         let name = text(desired, "node_pool_name");
         let temporary = token.map(|token| temporary_name(name, token));
-        let pools = &cluster.node_pools;
-        let begun = pools.iter().find(|pool| Some(&pool.name) == temporary.as_ref());
+        if cluster.status.state == "deleted" {
+            return Ok(None);
+        }
+        let pools: Vec<&NodePool> = cluster.node_pools.iter().filter(|pool| !roll::is_leaving(pool)).collect();
+        let begun = pools.iter().find(|pool| Some(&pool.name) == temporary.as_ref()).copied();
         let named = || {
             let is_ours = |pool: &&NodePool| token.is_none() || pool.size == text(desired, "size");
-            pools.iter().find(|pool| pool.name == name).filter(is_ours)
+            pools.iter().find(|pool| pool.name == name).copied().filter(is_ours)
         };
         Ok(begun.or_else(named).map(|pool| observed(&cluster, pool)))
     }
@@ -242,7 +242,7 @@ mod tests {
     fn temporary_names_hold_the_end_of_the_token_and_fit() {
         assert_eq!(temporary_name("batch", "0190aaaabbbbccccddddeeee12345678"), "batch-12345678");
         let long = temporary_name(&"p".repeat(63), "0190aaaabbbbccccddddeeee12345678");
-        assert_eq!(long.len(), 63);
+        assert_eq!(long.len(), roll::MAX_POOL_NAME);
         assert!(long.ends_with("-12345678"));
         assert_eq!(temporary_name("batch", "ab"), "batch-ab");
     }

@@ -5,7 +5,7 @@ use super::normal::{DEFAULT_POOL_TAG, TERRAFORM_DEFAULT_POOL_TAG};
 use super::wire::NodePool;
 
 /// Longest name of a pool: nodes are named after it, and a node's name is a DNS label with a few letters more.
-const MAX_POOL_NAME: usize = 57;
+pub const MAX_POOL_NAME: usize = 55;
 const SUFFIX: &str = "-default";
 const ROLLING_SUFFIX: &str = "-default-next";
 
@@ -71,6 +71,12 @@ pub fn nodes_ready(pool: &NodePool) -> (usize, bool) {
     let settled =
         if pool.auto_scale { running >= pool.count.min(pool.min_nodes) as usize } else { running == pool.nodes.len() };
     (running, settled && (pool.auto_scale || pool.nodes.len() == pool.count as usize))
+}
+
+/// On its way out: DigitalOcean still shows the pool, with nodes that are all being deleted.
+pub fn is_leaving(pool: &NodePool) -> bool {
+    let going = |state: &str| state.eq_ignore_ascii_case("deleting") || state.eq_ignore_ascii_case("deleted");
+    pool.count > 0 && !pool.nodes.is_empty() && pool.nodes.iter().all(|node| going(&node.status.state))
 }
 
 #[derive(Debug)]

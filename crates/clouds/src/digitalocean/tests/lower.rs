@@ -126,3 +126,34 @@ fn lists_in_any_order_lower_to_the_same() {
     let two = Given::new("DigitalOceanKubernetesNodePool", "p", spec(json!(["y", "x"]), json!([b, a])));
     assert_eq!(one.lower().unwrap(), two.lower().unwrap());
 }
+
+/// Manifests written for Project Planton and OpenMCF, as they are.
+#[test]
+fn aliases_lower_like_our_own_group() {
+    let manifest = |group: &str| {
+        format!(
+            "apiVersion: {group}\nkind: DigitalOceanKubernetesNodePool\nmetadata:\n  name: blog-batch\n  env: prod\nspec:\n  \
+             nodePoolName: batch\n  cluster: {{value: blog-k8s}}\n  size: s-2vcpu-4gb\n  nodeCount: 2\n  labels: {{tier: batch}}\n"
+        )
+    };
+    let lowered = |group: &str| {
+        let (manifests, problems) = berth_model::parse("pool.yaml", manifest(group).as_bytes());
+        assert!(problems.is_empty(), "{group}: {problems:?}");
+        let manifest = &manifests[0];
+        lower(&LowerInput {
+            id: &manifest.id,
+            metadata: &manifest.metadata,
+            spec: &manifest.resolve(&|_| String::new()),
+            targets: &BTreeMap::new(),
+            default_region: None,
+            label_prefix: "planton",
+        })
+        .unwrap()
+    };
+    let ours = lowered("digitalocean.berth.dev/v1");
+    assert_eq!(ours.units[0].props["labels"], json!({"tier": "batch"}));
+    assert_eq!(ours.units[0].props["own_labels"]["planton-environment"], "prod");
+    for alias in ["digital-ocean.project-planton.org/v1", "digital-ocean.openmcf.org/v1"] {
+        assert_eq!(lowered(alias), ours, "{alias}");
+    }
+}

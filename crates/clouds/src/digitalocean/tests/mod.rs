@@ -2,3 +2,4 @@
 
 mod lower;
 mod refusals;
+mod sandbox;

@@ -220,7 +220,7 @@ async fn a_cluster_from_create_to_delete_with_every_field_changed() {
             json!({"defaultNodePool": {"size": "s-2vcpu-4gb", "nodeCount": 2, "autoScale": true, "minNodes": 1, "maxNodes": 4}}),
             "default_node_pool.auto_scale default_node_pool.min_nodes default_node_pool.max_nodes",
         ),
-        (json!({"defaultNodePool": {"size": "s-2vcpu-4gb", "nodeCount": 2}}), "default_node_pool.auto_scale"),
+        (json!({"defaultNodePool": {"size": "s-2vcpu-4gb", "nodeCount": 3}}), "default_node_pool.auto_scale"),
         (json!({"tags": ["web", "team:blog"]}), "tags"),
         (json!({"tags": []}), "tags"),
         (json!({"autoUpgrade": true}), "auto_upgrade"),
