@@ -87,7 +87,7 @@ pub fn cluster_overdue(id: &str, waiting_for: &str) -> Vec<String> {
         lines.push(format!(
             "look by hand:   doctl kubernetes cluster kubeconfig save {id} && kubectl get --raw /readyz"
         ));
-    } else if waiting_for.contains("nodes") {
+    } else if waiting_for.starts_with("waiting for nodes") {
         lines.push(format!("see which nodes are missing:   doctl kubernetes cluster node-pool list {id}"));
         lines.push("see why a node is not ready:   kubectl get nodes; kubectl describe node NAME".into());
         lines.push(
@@ -96,7 +96,9 @@ pub fn cluster_overdue(id: &str, waiting_for: &str) -> Vec<String> {
         );
     } else {
         lines.push(format!("look at it in the console: {page}, and at https://status.digitalocean.com for its region"));
-        lines.push("check the account's Droplet limit, and that the network has addresses left".into());
+        if waiting_for != "being deleted" {
+            lines.push("check the account's Droplet limit, and that the network has addresses left".into());
+        }
     }
     lines
 }
