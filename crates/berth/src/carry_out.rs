@@ -33,7 +33,11 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 }
 
 /// Plans, and says what stands in the way. `place` tells where a resource is declared.
-pub async fn make_plan(clouds: &Clouds, request: &Request, place: &dyn Fn(&ResourceId) -> Option<String>) -> Result<Planned, Failure> {
+pub async fn make_plan(
+    clouds: &Clouds,
+    request: &Request,
+    place: &dyn Fn(&ResourceId) -> Option<String>,
+) -> Result<Planned, Failure> {
     let planned = plan(clouds, request).await;
     match planned.troubles.len() {
         0 => Ok(planned),
@@ -43,13 +47,21 @@ pub async fn make_plan(clouds: &Clouds, request: &Request, place: &dyn Fn(&Resou
             }
             let (id, trouble) = &planned.troubles[count - 1];
             let failure = trouble_failure(id, trouble, place);
-            Err(if count > 1 { failure.note(format!("{count} resources cannot be planned; nothing was changed")) } else { failure })
+            Err(if count > 1 {
+                failure.note(format!("{count} resources cannot be planned; nothing was changed"))
+            } else {
+                failure
+            })
         }
     }
 }
 
 fn trouble_failure(id: &ResourceId, trouble: &Trouble, place: &dyn Fn(&ResourceId) -> Option<String>) -> Failure {
-    let message = if trouble.message.contains(&id.to_string()) { trouble.message.clone() } else { format!("{id}: {}", trouble.message) };
+    let message = if trouble.message.contains(&id.to_string()) {
+        trouble.message.clone()
+    } else {
+        format!("{id}: {}", trouble.message)
+    };
     let mut failure = Failure::new(message);
     if let Some(place) = place(id) {
         failure = failure.note(format!("declared in {place}"));
@@ -122,16 +134,27 @@ fn tell(plan: &Plan, report: &Report, took: Duration, calls: u64, format: Format
         trouble_failure(id, trouble, &|_| None).print();
     }
     if let Some(error) = &report.record {
-        return Err(Failure::new(error.to_string()).help("run the same command again: what was begun is found and taken up"));
+        return Err(
+            Failure::new(error.to_string()).help("run the same command again: what was begun is found and taken up")
+        );
     }
     if report.interrupted {
         let left: Vec<String> = report.skipped.iter().take(5).map(ToString::to_string).collect();
-        anstream::eprintln!("interrupted: {} is recorded as it stands. Run the same command to go on.", harmless_line(&left.join(", ")));
+        anstream::eprintln!(
+            "interrupted: {} is recorded as it stands. Run the same command to go on.",
+            harmless_line(&left.join(", "))
+        );
         return Ok(Exit::Failed);
     }
     if !report.failed.is_empty() {
-        let skipped = if report.skipped.is_empty() { String::new() } else { format!(", {} not tried", report.skipped.len()) };
-        anstream::eprintln!("{} failed{skipped}, {} done in {}", report.failed.len(), report.done.len(), took_text(took));
+        let skipped =
+            if report.skipped.is_empty() { String::new() } else { format!(", {} not tried", report.skipped.len()) };
+        anstream::eprintln!(
+            "{} failed{skipped}, {} done in {}",
+            report.failed.len(),
+            report.done.len(),
+            took_text(took)
+        );
         return Ok(Exit::Failed);
     }
     Ok(Exit::Done)
@@ -147,7 +170,9 @@ pub fn allowed(plan: &Plan, args: ConfirmArgs, request: &Request) -> Result<bool
         return Ok(false);
     }
     confirm(plan, args, |id| {
-        let protects = |annotations: &std::collections::BTreeMap<String, String>| annotations.get("berth.dev/protect").is_some_and(|v| v == "true");
+        let protects = |annotations: &std::collections::BTreeMap<String, String>| {
+            annotations.get("berth.dev/protect").is_some_and(|v| v == "true")
+        };
         let wanted = request.wanted.iter().find(|w| w.manifest.id == *id).map(|w| &w.manifest);
         let known = request.known.resources.get(id).map(|k| &k.manifest);
         // Either is enough: taking the protection off is a change of its own, applied before the one it allows.

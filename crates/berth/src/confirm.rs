@@ -28,12 +28,17 @@ pub fn confirm(plan: &Plan, args: ConfirmArgs, is_protected: impl Fn(&ResourceId
         if !asks {
             let first = loses[0];
             let more = if loses.len() > 1 { format!(" and {} more", loses.len() - 1) } else { String::new() };
-            return Err(Failure::new(format!("{}{more} would be {}, which --yes alone does not allow", first.id, past(first.action)))
-                .help("look at the plan, then add --allow-replace"));
+            return Err(Failure::new(format!(
+                "{}{more} would be {}, which --yes alone does not allow",
+                first.id,
+                past(first.action)
+            ))
+            .help("look at the plan, then add --allow-replace"));
         }
         for resource in &loses {
             let name = &resource.id.name;
-            let typed = ask(&format!("{} will be {}. Type `{name}` to allow it: ", resource.id, past(resource.action)))?;
+            let typed =
+                ask(&format!("{} will be {}. Type `{name}` to allow it: ", resource.id, past(resource.action)))?;
             if typed != *name {
                 return Err(Failure::new("not confirmed; nothing was changed"));
             }
@@ -44,7 +49,9 @@ pub fn confirm(plan: &Plan, args: ConfirmArgs, is_protected: impl Fn(&ResourceId
         return Ok(());
     }
     if !asks {
-        return Err(Failure::new("not confirmed, and there is no terminal to ask on; nothing was changed").help("add --yes"));
+        return Err(
+            Failure::new("not confirmed, and there is no terminal to ask on; nothing was changed").help("add --yes")
+        );
     }
     match ask("Carry this out? [y/N] ")?.to_ascii_lowercase().as_str() {
         "y" | "yes" => Ok(()),
@@ -56,7 +63,10 @@ pub fn confirm(plan: &Plan, args: ConfirmArgs, is_protected: impl Fn(&ResourceId
 fn loses(resource: &ResourcePlan) -> bool {
     match resource.action {
         Action::Delete => resource.units.iter().any(|u| u.loses_data),
-        _ => resource.units.iter().any(|u| u.is_destructive() && !(u.op == Some(Op::Delete) && u.why.starts_with("already"))),
+        _ => resource
+            .units
+            .iter()
+            .any(|u| u.is_destructive() && !(u.op == Some(Op::Delete) && u.why.starts_with("already"))),
     }
 }
 

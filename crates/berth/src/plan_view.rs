@@ -172,7 +172,8 @@ fn element_text(value: &Value) -> String {
     words.extend(part("protocol"));
     words.extend(part("ports").or_else(|| part("port_range")));
     let mut line = words.join(" ");
-    let cidrs: Vec<&str> = rule.get("cidrs").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+    let cidrs: Vec<&str> =
+        rule.get("cidrs").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
     let outward = part("direction").is_some_and(|d| d != "ingress" && d != "inbound");
     if !cidrs.is_empty() {
         line.push_str(&format!(" {} {}", if outward { "to" } else { "from" }, cidrs.join(", ")));
@@ -232,7 +233,8 @@ pub fn as_json(plan: &Plan) -> Value {
     mark_unknown(&mut value);
     let mut counts = serde_json::Map::new();
     for resource in &plan.resources {
-        let name = serde_json::to_value(resource.action).ok().and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default();
+        let name =
+            serde_json::to_value(resource.action).ok().and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default();
         let count = counts.get(&name).and_then(Value::as_u64).unwrap_or(0);
         counts.insert(name, json!(count + 1));
     }

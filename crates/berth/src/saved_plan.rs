@@ -2,10 +2,9 @@
 
 use crate::failure::Failure;
 use crate::project;
-use crate::workspace::new_resource;
 use berth_engine::Plan;
 use berth_model::{Manifest, ResourceId};
-use berth_store::Store;
+use berth_store::{NewResource, Store};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::io::Read;
@@ -33,10 +32,15 @@ struct Sealed {
 }
 
 impl SavedPlan {
-    pub fn new(store: &Store, manifests: &[Arc<Manifest>], unwanted: &[ResourceId], plan: &Plan) -> Result<Self, Failure> {
+    pub fn new(
+        store: &Store,
+        manifests: &[Arc<Manifest>],
+        unwanted: &[ResourceId],
+        plan: &Plan,
+    ) -> Result<Self, Failure> {
         let mut sealed = Vec::with_capacity(manifests.len());
         for manifest in manifests {
-            let (manifest, paths) = store.seal(new_resource(manifest)?)?;
+            let (manifest, paths) = store.seal(NewResource::of(manifest)?)?;
             sealed.push(Sealed { manifest, sealed: paths });
         }
         Ok(Self { berth_plan: VERSION, manifests: sealed, unwanted: unwanted.to_vec(), plan: plan.clone() })
@@ -48,14 +52,20 @@ impl SavedPlan {
     }
 
     pub fn read(path: &Path) -> Result<Self, Failure> {
-        let cannot = |error: &(dyn std::error::Error + 'static)| Failure::caused(format!("cannot read the plan {}", path.display()), error);
+        let cannot = |error: &(dyn std::error::Error + 'static)| {
+            Failure::caused(format!("cannot read the plan {}", path.display()), error)
+        };
         let mut text = Vec::new();
-        std::fs::File::open(path).and_then(|f| f.take(MOST_BYTES).read_to_end(&mut text)).map_err(|error| cannot(&error))?;
+        std::fs::File::open(path)
+            .and_then(|f| f.take(MOST_BYTES).read_to_end(&mut text))
+            .map_err(|error| cannot(&error))?;
         let saved: Self = serde_json::from_slice(&text).map_err(|error| {
             cannot(&error).help("a plan is made with `berth plan --out FILE`; manifests are given with -f")
         })?;
         if saved.berth_plan != VERSION {
-            return Err(Failure::new(format!("{} was made by another version of Berth", path.display())).help("plan again"));
+            return Err(
+                Failure::new(format!("{} was made by another version of Berth", path.display())).help("plan again")
+            );
         }
         Ok(saved)
     }
@@ -64,7 +74,8 @@ impl SavedPlan {
         let mut manifests = Vec::with_capacity(self.manifests.len());
         for one in self.manifests {
             let clear = store.open_sealed(one.manifest, &one.sealed)?;
-            let manifest = Manifest::from_json(&clear).map_err(|error| Failure::caused("the plan holds a manifest that cannot be read", &error))?;
+            let manifest = Manifest::from_json(&clear)
+                .map_err(|error| Failure::caused("the plan holds a manifest that cannot be read", &error))?;
             manifests.push(Arc::new(manifest));
         }
         Ok((manifests, self.unwanted, self.plan))

@@ -7,7 +7,7 @@ use berth_clouds::accounts::{Accounts, Simulated};
 use berth_clouds::{Clouds, Credentials};
 use berth_engine::{Known, KnownResource, Request, Wanted, parents};
 use berth_model::{Manifest, ResourceId};
-use berth_store::{Filter, NewResource, Options, Source, Store, StoredResource};
+use berth_store::{Filter, Options, Store, StoredResource};
 use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -88,7 +88,7 @@ impl Workspace {
         let var = |name: &str| std::env::var(name).ok();
         let mut accounts = Accounts::new(simulated, var);
         if let Some(given) = &self.given {
-            accounts.given(given.clone());
+            accounts.given(given.clone(), var);
         }
         let filter = Filter { kind: Some("Account".into()), ..Filter::default() };
         for stored in self.store.resources(&filter).await? {
@@ -140,7 +140,11 @@ impl Workspace {
     }
 
     /// Everything that plan and converge need for these manifests and deletions.
-    pub async fn request(&self, manifests: &[Arc<Manifest>], unwanted: Vec<ResourceId>) -> Result<(Request, Clouds), Failure> {
+    pub async fn request(
+        &self,
+        manifests: &[Arc<Manifest>],
+        unwanted: Vec<ResourceId>,
+    ) -> Result<(Request, Clouds), Failure> {
         let accounts = self.accounts(manifests).await?;
         let mut wanted = Vec::with_capacity(manifests.len());
         for manifest in manifests {
@@ -163,29 +167,17 @@ fn known_resource(stored: &StoredResource) -> Result<KnownResource, Failure> {
         manifest: Arc::new(manifest),
         outputs: stored.status.outputs.clone(),
         facts: stored.status.facts.clone(),
-        settled: stored.status.state == "Ready" && stored.status.observed_generation == stored.generation,
+        settled: settled(stored),
     })
+}
+
+/// Whether what is stored is what was last carried out.
+pub fn settled(stored: &StoredResource) -> bool {
+    stored.status.state == "Ready" && stored.status.observed_generation == stored.generation
 }
 
 /// The manifest that the state keeps of a resource.
 pub fn stored_manifest(stored: &StoredResource, json: &serde_json::Value) -> Result<Manifest, Failure> {
-    Manifest::from_json(json).map_err(|error| Failure::caused(format!("the state's manifest of {} cannot be read", stored.id), &error))
-}
-
-/// A manifest as the state takes it.
-pub fn new_resource(manifest: &Manifest) -> Result<NewResource, Failure> {
-    let source = manifest.source.as_ref().map(|source| Source {
-        file: source.file.to_string(),
-        document: u32::try_from(source.document).unwrap_or(u32::MAX),
-    });
-    let json = manifest.to_json();
-    // Only accounts hold secrets; for every other kind the masked copy would be the same.
-    let mut masked = manifest.clone();
-    let mut secrets = false;
-    masked.map_secrets(|_, _| {
-        secrets = true;
-        "\0".to_owned()
-    });
-    let masked = if secrets { masked.to_json() } else { json.clone() };
-    Ok(NewResource::new(manifest.id.clone(), manifest.api_version.clone(), json, &masked, source.unwrap_or_default())?)
+    Manifest::from_json(json)
+        .map_err(|error| Failure::caused(format!("the state's manifest of {} cannot be read", stored.id), &error))
 }

@@ -54,8 +54,10 @@ impl Accounts {
         accounts
     }
 
-    /// Credentials given with a stack input, in place of the environment's.
-    pub fn given(&mut self, credentials: Credentials) {
+    /// Credentials given with a stack input, in place of the environment's. Where the API is, the environment still says.
+    pub fn given(&mut self, mut credentials: Credentials, var: impl Fn(&str) -> Option<String>) {
+        let url = if credentials.provider == "civo" { "CIVO_API_URL" } else { "DIGITALOCEAN_API_URL" };
+        credentials.api_url = credentials.api_url.or_else(|| var(url).filter(|url| !url.trim().is_empty()));
         if self.simulated.is_none()
             && let Some(provider) = PROVIDERS.iter().find(|p| **p == credentials.provider)
         {
@@ -111,32 +113,34 @@ impl Accounts {
             let region = self.by_id.get(id).and_then(|entry| entry.region.clone());
             return Ok(Choice { name: name_of(id), region });
         }
-        let provider = manifest.kind.provider.as_str();
-        if let Some(name) = manifest.account() {
-            let wanted = ResourceId { kind: "Account".into(), name, org: id.org.clone(), env: id.env.clone() };
+        self.choose_for(&manifest.kind.provider, manifest.account().as_deref(), &id.org, &id.env).map_err(|mut trouble| {
+            trouble.message = format!("{id} {}", trouble.message);
+            trouble
+        })
+    }
+
+    /// The account for something of this provider in this org and env, named or not.
+    pub fn choose_for(&self, provider: &str, name: Option<&str>, org: &str, env: &str) -> Outcome<Choice> {
+        if let Some(name) = name {
+            let wanted = ResourceId { kind: "Account".into(), name: name.into(), org: org.into(), env: env.into() };
             // An account may be shared by all environments.
             let shared = ResourceId { env: String::new(), ..wanted.clone() };
             let global = ResourceId { org: String::new(), ..shared.clone() };
             let found = [&wanted, &shared, &global].into_iter().find_map(|id| Some((id, self.by_id.get(id)?)));
             let Some((account, entry)) = found else {
-                return Err(Trouble::new(
-                    Class::Unauthorized,
-                    format!("{id} names the account `{}`, which is not here and not applied", wanted.name),
-                )
-                .help("apply an Account of that name, or leave `spec.account` out to use the environment's token"));
+                let message = format!("names the account `{name}`, which is not here and not applied");
+                return Err(Trouble::new(Class::Unauthorized, message)
+                    .help("apply an Account of that name, or leave `spec.account` out to use the environment's token"));
             };
             if entry.provider != provider {
-                return Err(Trouble::refused(format!(
-                    "{id} names {account}, which is an account with {}",
-                    entry.provider
-                )));
+                return Err(Trouble::refused(format!("names {account}, which is an account with {}", entry.provider)));
             }
             return Ok(Choice { name: name_of(account), region: entry.region.clone() });
         }
         let mut own = self
             .by_id
             .iter()
-            .filter(|(account, entry)| entry.provider == provider && account.org == id.org && account.env == id.env);
+            .filter(|(account, entry)| entry.provider == provider && account.org == org && account.env == env);
         if let (Some((account, entry)), None) = (own.next(), own.next()) {
             return Ok(Choice { name: name_of(account), region: entry.region.clone() });
         }

@@ -1,5 +1,6 @@
 //! One folder for each cloud: client, unit handlers, lowering, import.
 
+pub mod accounts;
 pub mod civo;
 pub mod digitalocean;
 mod gather;

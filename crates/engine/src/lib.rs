@@ -17,4 +17,4 @@ pub use diff::{FieldChange, Takes, diff, is_unknown};
 pub use drift::{ChangedUnit, Drift, Drifted, GoneUnit, drift};
 pub use graph::Graph;
 pub use observe::{observe, read_one};
-pub use plan::{Action, Known, KnownResource, Plan, Planned, Request, ResourcePlan, UnitPlan, Wanted, parents, plan};
+pub use plan::{Action, Known, KnownResource, Plan, Planned, Request, ResourcePlan, UnitPlan, Wanted, lower_now, parents, plan};

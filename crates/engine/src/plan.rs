@@ -12,6 +12,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Looks a reference's target up: its manifest, and its outputs as far as they are known.
+pub(crate) type Lookup<'a> = &'a dyn Fn(&ResourceId) -> Option<(Arc<Manifest>, Props)>;
+
 /// New units of one type up to this many are each looked up by name before anything is made, so that a taken name is
 /// known from the plan; for more, the cloud's own refusal of the create has to do.
 const NAMES_LOOKED_UP: usize = 20;
@@ -400,7 +403,7 @@ pub(crate) fn lower(
     catalog: &dyn Catalog,
     wanted: &Wanted,
     label_prefix: &str,
-    target: &dyn Fn(&ResourceId) -> Option<(Arc<Manifest>, Props)>,
+    target: Lookup<'_>,
 ) -> Result<Lowered, Trouble> {
     let manifest = &*wanted.manifest;
     let mut targets = BTreeMap::new();
@@ -408,7 +411,7 @@ pub(crate) fn lower(
     // A plain name that is a resource's is as good as a reference to it; any other is the cloud's own.
     for reference in manifest.named() {
         if let Some((other, outputs)) = target(&reference.to) {
-            targets.insert(reference.field, Target { id: reference.to, spec: other.spec_json(), outputs });
+            targets.insert(snake_case(&reference.field), Target { id: reference.to, spec: other.spec_json(), outputs });
         }
     }
     for reference in manifest.refs() {
@@ -427,7 +430,7 @@ pub(crate) fn lower(
             })?,
         };
         values.insert((reference.field.clone(), reference.to.to_string()), value);
-        targets.insert(reference.field.clone(), Target { id: reference.to.clone(), spec: other.spec_json(), outputs });
+        targets.insert(snake_case(&reference.field), Target { id: reference.to.clone(), spec: other.spec_json(), outputs });
     }
     let spec = manifest.resolve(&|reference| {
         values.get(&(reference.field.clone(), reference.to.to_string())).cloned().unwrap_or_default()
@@ -439,6 +442,34 @@ pub(crate) fn lower(
         targets: &targets,
         default_region: wanted.default_region.as_deref(),
         label_prefix,
+    })
+}
+
+/// Lowering speaks the protobuf's names.
+fn snake_case(field: &str) -> String {
+    let mut name = String::with_capacity(field.len() + 4);
+    for c in field.chars() {
+        if c.is_ascii_uppercase() {
+            name.push('_');
+        }
+        name.push(c.to_ascii_lowercase());
+    }
+    name
+}
+
+/// Lowers a resource outside a plan. `outputs` goes before what the state knows of a target's outputs.
+pub fn lower_now(
+    catalog: &dyn Catalog,
+    request: &Request,
+    wanted: &Wanted,
+    outputs: &HashMap<ResourceId, Props>,
+) -> Result<Lowered, Trouble> {
+    lower(catalog, wanted, &request.label_prefix, &|id| {
+        let known = request.known.resources.get(id);
+        let declared = request.wanted.iter().find(|w| w.manifest.id == *id);
+        let manifest = declared.map(|w| w.manifest.clone()).or_else(|| known.map(|k| k.manifest.clone()))?;
+        let outputs = outputs.get(id).or_else(|| known.map(|k| &k.outputs)).cloned();
+        Some((manifest, outputs.unwrap_or_default()))
     })
 }
 

@@ -50,7 +50,7 @@ pub struct Status {
     pub secrets: BTreeMap<String, SecretString>,
     /// Facts for tables: version, nodes, gate.
     pub facts: Props,
-    /// The generation of the spec that this status is about.
+    /// The generation of the manifest that this status is about; 0 means the one stored, when the state is Ready.
     pub observed_generation: i64,
 }
 

@@ -54,6 +54,11 @@ impl Place {
         Self::new("resources.manifest", &[&id.kind, &id.name, &id.org, &id.env, pointer])
     }
 
+    /// In a file outside the state.
+    pub fn file(pointer: &str) -> Self {
+        Self::new("file.manifest", &[pointer])
+    }
+
     pub fn status(id: &ResourceId, output: &str) -> Self {
         Self::new("resources.secrets", &[&id.kind, &id.name, &id.org, &id.env, output])
     }

@@ -82,7 +82,8 @@ pub const SET_DELETING: &str =
     concat!("UPDATE resources SET deleting = TRUE, state = 'Deleting', status_at = $5 WHERE ", the_resource!());
 /// No secrets given means: the ones that are there stay.
 pub const STATUS: &str = concat!(
-    "UPDATE resources SET state = $5, message = $6, outputs = $7, facts = $8, observed_generation = $9, status_at = $10, \
+    "UPDATE resources SET state = $5, message = $6, outputs = $7, facts = $8, observed_generation = CASE WHEN $9 > 0 THEN $9 WHEN $5 = 'Ready' THEN generation ELSE observed_generation END, \
+     status_at = $10, \
      secret_names = CASE WHEN $12 = '' THEN secret_names ELSE $11 END, \
      secrets = CASE WHEN $12 = '' THEN secrets ELSE $12 END WHERE ",
     the_resource!()

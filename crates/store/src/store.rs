@@ -3,7 +3,7 @@
 use crate::error::StoreError;
 use crate::key::{self, Found, KeySource};
 use crate::rows::{self, Entries, Event, Filter, HistoryLine, JournalEntry, StoredResource};
-use crate::run::Run;
+use crate::run::{NewResource, Run};
 use crate::seal::{Key, Place, Sealer};
 use crate::{schema, sql};
 use berth_engine::unit::UnitState;
@@ -138,6 +138,34 @@ impl Store {
             let slot = manifest.pointer_mut(&pointer).ok_or_else(sealed)?;
             let text = slot.as_str().ok_or_else(sealed)?;
             let clear = self.sealer.open(&Place::manifest(&resource.id, &pointer), text).ok_or_else(sealed)?;
+            *slot = Value::String(clear.expose_secret().to_owned());
+        }
+        Ok(manifest)
+    }
+
+    /// Seals a manifest's secrets for a file outside the state; [`Store::open_sealed`] reads it back.
+    pub fn seal(&self, resource: NewResource) -> Result<(Value, Vec<String>), StoreError> {
+        let NewResource { id, mut manifest, secrets, .. } = resource;
+        for pointer in &secrets {
+            let Some(Value::String(clear)) = manifest.pointer_mut(pointer) else {
+                return Err(StoreError::Sealed { of: id.to_string() });
+            };
+            let clear = zeroize::Zeroizing::new(std::mem::take(clear));
+            let sealed = self.sealer.seal(&Place::file(pointer), &clear)?;
+            if let Some(slot) = manifest.pointer_mut(pointer) {
+                *slot = Value::String(sealed);
+            }
+        }
+        Ok((manifest, secrets))
+    }
+
+    /// Opens what [`Store::seal`] sealed with the same key.
+    pub fn open_sealed(&self, mut manifest: Value, secrets: &[String]) -> Result<Value, StoreError> {
+        for pointer in secrets {
+            let sealed = || StoreError::Sealed { of: "the plan".into() };
+            let slot = manifest.pointer_mut(pointer).ok_or_else(sealed)?;
+            let text = slot.as_str().ok_or_else(sealed)?;
+            let clear = self.sealer.open(&Place::file(pointer), text).ok_or_else(sealed)?;
             *slot = Value::String(clear.expose_secret().to_owned());
         }
         Ok(manifest)

@@ -8,12 +8,12 @@ use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{self, Format, OutputArgs};
 use crate::saved_plan::SavedPlan;
 use crate::terminal::harmless_line;
-use crate::workspace::{Workspace, WorkspaceArgs, new_resource, stored_manifest};
+use crate::workspace::{Workspace, WorkspaceArgs, settled, stored_manifest};
 use crate::{manifests, plan_view};
 use berth_clouds::Credentials;
 use berth_engine::{Plan, Request};
 use berth_model::{Manifest, ResourceId};
-use berth_store::{Filter, Run};
+use berth_store::{Filter, NewResource, Run};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
@@ -109,7 +109,7 @@ async fn apply_in(args: &Args, workspace: &Workspace, from: From) -> Outcome {
     };
     let unwanted = promised.as_ref().map(|(ids, _)| ids.clone()).unwrap_or_default();
     let place = |id: &ResourceId| manifests.iter().find(|m| m.id == *id).and_then(|m| m.place());
-    let (request, clouds) = workspace.request(&manifests, unwanted).await?;
+    let (mut request, clouds) = workspace.request(&manifests, unwanted).await?;
     let planned = make_plan(&clouds, &request, &place).await?;
     if let Some((_, promise)) = &promised
         && *promise != planned.plan
@@ -122,11 +122,16 @@ async fn apply_in(args: &Args, workspace: &Workspace, from: From) -> Outcome {
     // A plan that was looked at and saved needs no second yes; what it takes away it said.
     let confirm = if promised.is_some() { ConfirmArgs { yes: true, allow_replace: true } } else { args.confirm };
     let work = allowed(&planned.plan, confirm, &request)?;
-    save(&run, &request).await?;
-    if !work {
+    let settled = save(&run, &mut request).await?;
+    if !work && settled && matches!(format, Format::Table | Format::Wide) {
         run.finish().await;
-        if matches!(format, Format::Table | Format::Wide) {
-            anstream::eprintln!("nothing to do: {} as declared ({} API calls, {})", are(manifests.len()), clouds.calls(), took_text(started.elapsed()));
+        {
+            anstream::eprintln!(
+                "nothing to do: {} as declared ({} API calls, {})",
+                are(manifests.len()),
+                clouds.calls(),
+                took_text(started.elapsed())
+            );
             return Ok(Exit::Done);
         }
     }
@@ -142,11 +147,18 @@ fn are(count: usize) -> String {
     if count == 1 { "1 resource is".into() } else { format!("all {count} resources are") }
 }
 
-/// The desired state, before anything is done about it.
-async fn save(run: &Run, request: &Request) -> Result<(), Failure> {
-    let resources = request.wanted.iter().map(|w| new_resource(&w.manifest)).collect::<Result<Vec<_>, _>>()?;
-    run.save_resources(resources).await?;
-    Ok(())
+/// Writes the desired state, before anything is done about it. Answers whether all of it was carried out before.
+async fn save(run: &Run, request: &mut Request) -> Result<bool, Failure> {
+    let resources = request.wanted.iter().map(|w| NewResource::of(&w.manifest)).collect::<Result<Vec<_>, _>>()?;
+    let mut all = true;
+    for stored in run.save_resources(resources).await? {
+        let is_settled = settled(&stored);
+        all &= is_settled;
+        if let Some(known) = request.known.resources.get_mut(&stored.id) {
+            known.settled = is_settled;
+        }
+    }
+    Ok(all)
 }
 
 /// Manifests of what is applied already.
@@ -166,7 +178,11 @@ async fn applied(workspace: &Workspace, addresses: &[Address]) -> Result<Vec<Arc
 }
 
 fn moved(promise: &Plan, now: &Plan) -> Failure {
-    let differs = now.resources.iter().find(|r| !promise.resources.contains(r)).or_else(|| promise.resources.iter().find(|r| !now.resources.contains(r)));
+    let differs = now
+        .resources
+        .iter()
+        .find(|r| !promise.resources.contains(r))
+        .or_else(|| promise.resources.iter().find(|r| !now.resources.contains(r)));
     let what = differs.map_or_else(String::new, |r| format!(": {} differs", r.id));
     Failure::new(format!("the world moved since this plan was made{what}; nothing was changed"))
         .help("plan again, look at it, then apply that plan")
@@ -175,14 +191,22 @@ fn moved(promise: &Plan, now: &Plan) -> Failure {
 fn finish(plan: &Plan, started: Instant, sandbox: bool, no_wait: bool) -> Result<(), Failure> {
     let ready = plan.resources.len();
     let state = if no_wait { "begun" } else { "Ready" };
-    anstream::eprintln!("\n{ready} {} {state} in {}", if ready == 1 { "resource" } else { "resources" }, took_text(started.elapsed()));
+    anstream::eprintln!(
+        "\n{ready} {} {state} in {}",
+        if ready == 1 { "resource" } else { "resources" },
+        took_text(started.elapsed())
+    );
     let flag = if sandbox { " --sandbox" } else { "" };
     if no_wait {
         anstream::eprintln!("  to wait for them:   berth wait --all{flag}");
     } else if let Some(cluster) = plan.resources.iter().find(|r| r.id.kind.ends_with("KubernetesCluster")) {
         let id = cluster.id.to_string();
         let env = if cluster.id.env.is_empty() { String::new() } else { format!(" --env {}", cluster.id.env) };
-        anstream::eprintln!("  to use it:   berth kubeconfig {}{}{flag} --merge", harmless_line(&id.to_ascii_lowercase()), env);
+        anstream::eprintln!(
+            "  to use it:   berth kubeconfig {}{}{flag} --merge",
+            harmless_line(&id.to_ascii_lowercase()),
+            env
+        );
     }
     output::print("")
 }

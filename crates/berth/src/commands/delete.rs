@@ -16,7 +16,9 @@ use std::time::Instant;
 
 /// Delete what was applied
 #[derive(clap::Args, Debug)]
-#[command(before_help = "Examples:\n  berth delete CivoKubernetesCluster/shop\n  berth delete -f shop/ --yes --allow-delete")]
+#[command(
+    before_help = "Examples:\n  berth delete CivoKubernetesCluster/shop\n  berth delete -f shop/ --yes --allow-delete"
+)]
 pub struct Args {
     /// Resources, as Kind/name
     #[arg(value_name = "KIND/NAME", conflicts_with = "file")]
@@ -130,7 +132,8 @@ fn include_referrers(known: &Known, ids: &mut BTreeSet<ResourceId>, cascade: boo
         }
     }
     let Some((parent, child)) = in_the_way.first() else { return Ok(()) };
-    let more = if in_the_way.len() > 1 { format!(", and {} more like it", in_the_way.len() - 1) } else { String::new() };
+    let more =
+        if in_the_way.len() > 1 { format!(", and {} more like it", in_the_way.len() - 1) } else { String::new() };
     Err(Failure::new(format!("{parent} cannot be deleted: {child} refers to it{more}"))
         .help("delete that one first, or add --cascade to delete it too"))
 }

@@ -14,7 +14,9 @@ use std::sync::Arc;
 
 /// Show what apply would do
 #[derive(clap::Args, Debug)]
-#[command(before_help = "Examples:\n  berth plan -f shop/\n  berth plan -f shop/ --out shop.plan && berth apply shop.plan")]
+#[command(
+    before_help = "Examples:\n  berth plan -f shop/\n  berth plan -f shop/ --out shop.plan && berth apply shop.plan"
+)]
 pub struct Args {
     #[command(flatten)]
     files: FileArgs,

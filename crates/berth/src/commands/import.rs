@@ -1,0 +1,338 @@
+//! `berth import`: takes over what is already in a cloud. Writes its manifest, and then shows that nothing would change.
+
+use crate::address::{Address, ScopeArgs, find_kind};
+use crate::carry_out::{RunArgs, carry_out, make_plan};
+use crate::cli::{Threads, block_on};
+use crate::failure::{Exit, Failure, Outcome};
+use crate::output::{Format, OutputArgs};
+use crate::workspace::{Workspace, WorkspaceArgs};
+use crate::{plan_view, yaml};
+use berth_engine::handler::{Catalog, Raised};
+use berth_engine::unit::{Props, UnitState};
+use berth_engine::{Action, Request, Wanted, lower_now};
+use berth_model::{Manifest, ResourceId, parse, registry};
+use berth_store::{NewResource, Run};
+use serde_json::{Map, Value, json};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Take over what is already in a cloud
+#[derive(clap::Args, Debug)]
+#[command(
+    before_help = "Examples:\n  berth import CivoKubernetesCluster/shop 3f0c…\n  berth import --all --provider civo --out imported/"
+)]
+pub struct Args {
+    /// What to call it, as Kind/name
+    #[arg(value_name = "KIND/NAME", required_unless_present = "all", requires = "id")]
+    what: Option<String>,
+    /// Its id in the cloud
+    #[arg(value_name = "ID")]
+    id: Option<String>,
+    /// Everything in the account
+    #[arg(long, conflicts_with_all = ["what", "id"], requires = "provider")]
+    all: bool,
+    /// With --all: which cloud
+    #[arg(long, value_parser = ["civo", "digitalocean"])]
+    provider: Option<String>,
+    /// Name of the Account to use; the provider's only one, or the environment's token, when omitted
+    #[arg(long, value_name = "NAME")]
+    account: Option<String>,
+    /// Region that the object is in; all regions are searched when omitted
+    #[arg(long, value_name = "REGION")]
+    region: Option<String>,
+    /// File, or folder with --all, to write manifests to; `<kind>-<name>.yaml` or `imported/` when omitted
+    #[arg(long, value_name = "PATH")]
+    out: Option<PathBuf>,
+    #[command(flatten)]
+    scope: ScopeArgs,
+    #[command(flatten)]
+    run: RunArgs,
+    #[command(flatten)]
+    workspace: WorkspaceArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// An object to take over, with its name here.
+struct Taken {
+    id: ResourceId,
+    raised: Raised,
+    file: PathBuf,
+}
+
+pub fn run(args: Args) -> Outcome {
+    let address = args.what.as_deref().map(|text| Address::parse(text, &args.scope)).transpose()?;
+    if address.as_ref().is_some_and(|a| a.name.is_none()) {
+        return Err(Failure::new("the imported resource needs a name")
+            .help("write Kind/name, such as CivoKubernetesCluster/shop"));
+    }
+    block_on(Threads::Two, async {
+        let workspace = Workspace::open(&args.workspace).await?;
+        let result = import(&args, &workspace, address).await;
+        workspace.close().await;
+        result
+    })
+}
+
+async fn import(args: &Args, workspace: &Workspace, address: Option<Address>) -> Outcome {
+    let run = workspace.store.begin_run("import").await?;
+    let provider_name = match &address {
+        Some(address) => find_kind(&address.kind)?.provider.clone(),
+        None => args.provider.clone().unwrap_or_default(),
+    };
+    if provider_name.is_empty() {
+        return Err(Failure::new("an account is not in a cloud: there is nothing to import"));
+    }
+    let (org, env) = (args.scope.org.clone().unwrap_or_default(), args.scope.env.clone().unwrap_or_default());
+    let accounts = workspace.accounts(&[]).await?;
+    let choice = accounts.choose_for(&provider_name, args.account.as_deref(), &org, &env)?;
+    let clouds = accounts.into_clouds();
+    let provider = clouds.provider(&choice.name).await?;
+
+    let taken = match (&address, &args.id) {
+        (Some(address), Some(object)) => {
+            let name = address.name.clone().unwrap_or_default();
+            let id = ResourceId { kind: address.kind.clone(), name, org, env };
+            if workspace.store.resource(&id).await?.is_some() {
+                return Err(
+                    Failure::new(format!("{id} is applied already")).help("choose another name for what is imported")
+                );
+            }
+            if let Some(owner) = workspace.store.units_by_object(object).await?.first() {
+                return Err(Failure::new(format!("{object} is managed already, as {}", owner.resource)));
+            }
+            let scope = args.region.clone().or(choice.region.clone()).unwrap_or_default();
+            let raised = provider.raise(&id.kind, object, &scope).await?;
+            let file = args.out.clone().unwrap_or_else(|| file_name(&id));
+            vec![Taken { id, raised, file }]
+        }
+        _ => {
+            let folder = args.out.clone().unwrap_or_else(|| PathBuf::from("imported"));
+            let mut raised = provider.raise_all().await?;
+            if let Some(region) = &args.region {
+                raised.retain(|r| r.spec.get("region").is_none_or(|v| v == region.as_str()));
+            }
+            name_all(workspace, raised, &org, &env, &folder).await?
+        }
+    };
+    if taken.is_empty() {
+        anstream::eprintln!("nothing to import: everything that Berth can describe is managed already");
+        return Ok(Exit::Done);
+    }
+    for one in &taken {
+        if one.file.exists() {
+            return Err(Failure::new(format!("{} exists already; nothing was imported", one.file.display()))
+                .help("choose another place with --out"));
+        }
+    }
+
+    let links = links(workspace, &taken).await?;
+    let mut manifests = Vec::with_capacity(taken.len());
+    for one in &taken {
+        let text = manifest_text(one, &links, args.account.as_deref());
+        let name = one.file.display().to_string();
+        let (mut parsed, problems) = parse(&name, text.as_bytes());
+        if let Some(problem) = problems.iter().find(|p| p.is_error()) {
+            return Err(Failure::new(format!("{} cannot be described as a manifest: {}", one.id, problem.message))
+                .note(problem.path.clone())
+                .help(
+                    "the object has a setting that this kind does not allow; change it in the cloud, then import again",
+                ));
+        }
+        let manifest = parsed.pop().ok_or_else(|| Failure::new(format!("{} gave no manifest", one.id)))?;
+        manifests.push((Arc::new(manifest), text));
+    }
+    take_over(args, workspace, &run, &taken, manifests).await
+}
+
+/// Writes manifests and state, shows that the plan is empty, and settles what was taken over.
+async fn take_over(
+    args: &Args,
+    workspace: &Workspace,
+    run: &Run,
+    taken: &[Taken],
+    manifests: Vec<(Arc<Manifest>, String)>,
+) -> Outcome {
+    let all: Vec<Arc<Manifest>> = manifests.iter().map(|(m, _)| m.clone()).collect();
+    let (request, clouds) = workspace.request(&all, Vec::new()).await?;
+    run.save_resources(all.iter().map(|m| NewResource::of(m)).collect::<Result<_, _>>()?).await?;
+    let result = adopt(run, &request, taken, &clouds).await;
+    let checked = match result {
+        Ok(()) => {
+            let (request, clouds) = workspace.request(&all, Vec::new()).await?;
+            match make_plan(&clouds, &request, &|_| None).await {
+                Ok(planned) => {
+                    let changes =
+                        planned.plan.resources.iter().find(|r| !matches!(r.action, Action::Unchanged | Action::Resume));
+                    match changes {
+                        None => Ok((request, clouds, planned)),
+                        Some(resource) => {
+                            anstream::eprint!("{}", plan_view::text(&planned.plan, false));
+                            Err(Failure::new(format!(
+                                "{} would be changed by the manifest made from it; nothing was imported",
+                                resource.id
+                            ))
+                            .help("this is a mistake of Berth's: please report it with the plan above"))
+                        }
+                    }
+                }
+                Err(failure) => Err(failure),
+            }
+        }
+        Err(failure) => Err(failure),
+    };
+    let (request, clouds, planned) = match checked {
+        Ok(checked) => checked,
+        Err(failure) => {
+            // Nothing was changed in the cloud; the state forgets what it was told.
+            for one in taken {
+                berth_engine::record::Recorder::forget_resource(run, &one.id)
+                    .await
+                    .map_err(|error| Failure::new(error.to_string()))?;
+            }
+            return Err(failure);
+        }
+    };
+    for (one, (_, text)) in taken.iter().zip(&manifests) {
+        write_new(&one.file, text)?;
+    }
+    let format = args.output.output;
+    let exit = carry_out(&clouds, run, &request, planned, &args.run, format).await?;
+    if exit == Exit::Done && matches!(format, Format::Table | Format::Wide) {
+        for one in taken {
+            anstream::eprintln!("{} imported; its manifest is {}", one.id, one.file.display());
+        }
+        anstream::eprintln!("the plan is empty: nothing in the cloud was changed");
+    }
+    Ok(exit)
+}
+
+/// Binds the objects to the units that the manifests lower to.
+async fn adopt(run: &Run, request: &Request, taken: &[Taken], clouds: &berth_clouds::Clouds) -> Result<(), Failure> {
+    use berth_engine::record::Recorder;
+    let by_id: HashMap<&ResourceId, &Taken> = taken.iter().map(|t| (&t.id, t)).collect();
+    // Networks before clusters before pools: what is referred to is known by then.
+    let mut in_order: Vec<&Wanted> = request.wanted.iter().collect();
+    in_order.sort_by_key(|w| {
+        ["Vpc", "Firewall", "Cluster"].iter().position(|end| w.manifest.id.kind.ends_with(end)).unwrap_or(3)
+    });
+    let mut outputs: HashMap<ResourceId, Props> = HashMap::new();
+    for wanted in in_order {
+        let Some(one) = by_id.get(&wanted.manifest.id) else { continue };
+        let lowered = lower_now(clouds, request, wanted, &outputs)?;
+        let own = lowered.outputs.iter().filter(|(_, from)| from.output == "id");
+        let own = own.filter_map(|(name, from)| Some((name.clone(), one.raised.units.get(&from.unit)?.clone().into())));
+        outputs.insert(one.id.clone(), own.collect());
+        for unit in &lowered.units {
+            let Some(object) = one.raised.units.get(&unit.key) else { continue };
+            let state = UnitState {
+                resource: one.id.clone(),
+                key: unit.key.clone(),
+                token: uuid::Uuid::now_v7().simple().to_string(),
+                unit_type: unit.unit_type.clone(),
+                scope: unit.scope.clone(),
+                account: wanted.account.clone(),
+                id: Some(object.clone()),
+                props: unit.props.clone(),
+                outputs: Map::new(),
+                secrets: BTreeMap::new(),
+                deposed: false,
+                ready: false,
+                updated_at: jiff::Timestamp::now(),
+            };
+            run.save_unit(state).await.map_err(|error| Failure::new(error.to_string()))?;
+        }
+        run.event(&one.id, "imported", "").await.map_err(|error| Failure::new(error.to_string()))?;
+    }
+    Ok(())
+}
+
+/// Names for everything that is not managed yet.
+async fn name_all(
+    workspace: &Workspace,
+    raised: Vec<Raised>,
+    org: &str,
+    env: &str,
+    folder: &Path,
+) -> Result<Vec<Taken>, Failure> {
+    let managed: HashSet<String> = workspace.store.all_units().await?.into_iter().filter_map(|u| u.id).collect();
+    let mut used: HashSet<ResourceId> =
+        workspace.store.resources(&Default::default()).await?.into_iter().map(|r| r.id).collect();
+    let mut taken = Vec::new();
+    for one in raised {
+        if one.units.values().any(|object| managed.contains(object)) {
+            continue;
+        }
+        let mut id =
+            ResourceId { kind: one.kind.clone(), name: one.name.clone(), org: org.to_owned(), env: env.to_owned() };
+        let mut number = 2;
+        while !used.insert(id.clone()) {
+            id.name = format!("{}-{number}", one.name);
+            number += 1;
+        }
+        let file = folder.join(file_name(&id));
+        taken.push(Taken { id, raised: one, file });
+    }
+    Ok(taken)
+}
+
+fn file_name(id: &ResourceId) -> PathBuf {
+    PathBuf::from(format!("{}-{}.yaml", id.kind.to_ascii_lowercase(), id.name))
+}
+
+/// Which resource manages, or will manage, an object that others name by id.
+async fn links(workspace: &Workspace, taken: &[Taken]) -> Result<HashMap<String, ResourceId>, Failure> {
+    let mut links: HashMap<String, ResourceId> = HashMap::new();
+    for one in taken {
+        for object in one.raised.units.values() {
+            links.insert(object.clone(), one.id.clone());
+        }
+    }
+    for (_, _, object) in taken.iter().flat_map(|t| &t.raised.links) {
+        if !links.contains_key(object)
+            && let Some(unit) = workspace.store.units_by_object(object).await?.into_iter().next()
+        {
+            links.insert(object.clone(), unit.resource);
+        }
+    }
+    Ok(links)
+}
+
+fn manifest_text(one: &Taken, links: &HashMap<String, ResourceId>, account: Option<&str>) -> String {
+    let mut spec = one.raised.spec.clone();
+    for (field, kind, object) in &one.raised.links {
+        let Some(target) = links.get(object).filter(|target| target.kind == *kind) else { continue };
+        if let Some(slot) = spec.get_mut(field) {
+            *slot = json!({"valueFrom": {"name": target.name, "kind": target.kind}});
+            if target.env != one.id.env {
+                slot["valueFrom"]["env"] = Value::String(target.env.clone());
+            }
+        }
+    }
+    if let (Some(account), Some(spec)) = (account, spec.as_object_mut()) {
+        spec.insert("account".into(), Value::String(account.to_owned()));
+    }
+    let mut metadata = json!({"name": one.id.name});
+    for (name, value) in [("org", &one.id.org), ("env", &one.id.env)] {
+        if !value.is_empty() {
+            metadata[name] = Value::String(value.clone());
+        }
+    }
+    let api_version = registry().kind(&one.id.kind).map(|k| k.api_version.clone()).unwrap_or_default();
+    let mut text = yaml::to_yaml(&json!({"apiVersion": api_version, "kind": one.id.kind}));
+    text.push_str(&yaml::to_yaml(&json!({"metadata": metadata})));
+    text.push_str(&yaml::to_yaml(&json!({"spec": spec})));
+    text
+}
+
+/// Never over a file that is there.
+fn write_new(path: &Path, text: &str) -> Result<(), Failure> {
+    use std::io::Write;
+    let cannot = |error: std::io::Error| Failure::caused(format!("cannot write {}", path.display()), &error);
+    if let Some(folder) = path.parent().filter(|p| !p.as_os_str().is_empty()) {
+        std::fs::create_dir_all(folder).map_err(cannot)?;
+    }
+    let mut file = std::fs::File::create_new(path).map_err(cannot)?;
+    file.write_all(text.as_bytes()).map_err(cannot)
+}
