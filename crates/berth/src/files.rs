@@ -26,11 +26,13 @@ pub struct Source {
     pub bytes: Vec<u8>,
 }
 
-/// What was read, and what could not be. Both are reported together.
+/// What was read, and what could not be, in the order met. Both are reported together.
 #[derive(Debug, Default)]
 pub struct Sources {
     pub sources: Vec<Source>,
     pub problems: Vec<Diagnostic>,
+    /// Names of both.
+    pub order: Vec<String>,
 }
 
 pub fn read(paths: &[PathBuf]) -> Sources {
@@ -42,13 +44,14 @@ pub fn read(paths: &[PathBuf]) -> Sources {
             reader.path(path);
         }
     }
-    Sources { sources: reader.sources, problems: reader.problems }
+    Sources { sources: reader.sources, problems: reader.problems, order: reader.order }
 }
 
 #[derive(Default)]
 struct Reader {
     sources: Vec<Source>,
     problems: Vec<Diagnostic>,
+    order: Vec<String>,
     /// Real paths of what was visited: a file given twice is read once, and a link back up ends there.
     seen: BTreeSet<PathBuf>,
     bytes: u64,
@@ -59,13 +62,17 @@ struct Reader {
 }
 
 impl Reader {
-    fn problem(&mut self, name: &str, message: impl Into<String>) {
+    fn report(&mut self, problem: Diagnostic) {
         self.found += 1;
-        self.problems.push(Diagnostic::error(message).file(name));
+        self.order.push(problem.file.clone());
+        self.problems.push(problem);
+    }
+
+    fn problem(&mut self, name: &str, message: impl Into<String>) {
+        self.report(Diagnostic::error(message).file(name));
     }
 
     fn failed(&mut self, path: &Path, error: &std::io::Error) {
-        self.found += 1;
         let name = path.display().to_string();
         let diagnostic = match error.kind() {
             std::io::ErrorKind::NotFound => Diagnostic::error("no such file or folder"),
@@ -73,7 +80,7 @@ impl Reader {
                 .help(format!("check who may read it: ls -ld {name}")),
             _ => Diagnostic::error(format!("cannot be read: {error}")),
         };
-        self.problems.push(diagnostic.file(name));
+        self.report(diagnostic.file(name));
     }
 
     fn stdin(&mut self) {
@@ -99,7 +106,7 @@ impl Reader {
         self.folder(path, 0);
         if before == self.found {
             let name = path.display().to_string();
-            self.problems.push(
+            self.report(
                 Diagnostic::error("no manifests in this folder")
                     .file(&name)
                     .help("manifests end in .yaml, .yml or .json; hidden files are skipped")
@@ -148,7 +155,7 @@ impl Reader {
     fn file(&mut self, path: &Path, meta: &std::fs::Metadata) {
         let name = path.display().to_string();
         if meta.is_file() && meta.len() > FILE_BYTES {
-            return self.problems.push(too_large(&name, meta.len()));
+            return self.report(too_large(&name, meta.len()));
         }
         if let Ok(real) = std::fs::canonicalize(path)
             && meta.is_file()
@@ -173,9 +180,10 @@ impl Reader {
             return self.failed(Path::new(name), &error);
         }
         if bytes.len() as u64 > FILE_BYTES {
-            return self.problems.push(too_large(name, bytes.len() as u64));
+            return self.report(too_large(name, bytes.len() as u64));
         }
         self.bytes += bytes.len() as u64;
+        self.order.push(name.to_owned());
         self.sources.push(Source { name: name.to_owned(), bytes });
     }
 }

@@ -19,6 +19,10 @@ pub struct Loaded {
     pub diagnostics: Vec<Diagnostic>,
     /// Text of each file, for showing lines.
     texts: HashMap<String, String>,
+    /// Files that gave no manifest.
+    unread: BTreeSet<String>,
+    /// Names of all files, in the order read.
+    order: Vec<String>,
 }
 
 /// Reads and checks everything. References may lead to what is already applied, so the state is asked, but only when
@@ -59,11 +63,20 @@ pub async fn stored(state: &StateArgs) -> Result<Vec<Manifest>, Failure> {
 }
 
 fn read(paths: &[PathBuf], known: &HashSet<ResourceId>) -> Loaded {
-    let Sources { sources, problems } = files::read(paths);
-    let mut loaded =
-        Loaded { manifests: Vec::new(), graph: Graph::default(), diagnostics: problems, texts: HashMap::new() };
+    let Sources { sources, problems, order } = files::read(paths);
+    let mut loaded = Loaded {
+        manifests: Vec::new(),
+        graph: Graph::default(),
+        diagnostics: problems,
+        texts: HashMap::new(),
+        unread: BTreeSet::new(),
+        order,
+    };
     for source in sources {
         let (mut manifests, mut problems) = parse(&source.name, &source.bytes);
+        if manifests.is_empty() {
+            loaded.unread.insert(source.name.clone());
+        }
         loaded.manifests.append(&mut manifests);
         // Only files with something to show are kept.
         if !problems.is_empty() {
@@ -86,18 +99,30 @@ impl Loaded {
         self.graph = graph(&self.manifests, known);
     }
 
+    /// Everything that is wrong, in the order of files and lines.
     fn sort(&mut self) {
-        self.diagnostics.append(&mut self.graph.diagnostics);
-        for manifest in &self.manifests {
-            if let Some(source) = &manifest.source
-                && !self.texts.contains_key(source.file.as_ref())
-                && self.diagnostics.iter().any(|problem| problem.file == source.file.as_ref())
-            {
+        for mut problem in std::mem::take(&mut self.graph.diagnostics) {
+            // What a broken file defines is missing only because the file is broken.
+            if problem.message.starts_with("nothing named") && problem.help.is_empty() {
+                problem.help.extend(
+                    self.unread
+                        .iter()
+                        .take(3)
+                        .map(|file| format!("it may be meant to be in {file}, which gave no manifest")),
+                );
+            }
+            self.diagnostics.push(problem);
+        }
+        let with_problems: HashSet<&str> = self.diagnostics.iter().map(|problem| problem.file.as_str()).collect();
+        for source in self.manifests.iter().filter_map(|manifest| manifest.source.as_ref()) {
+            if with_problems.contains(source.file.as_ref()) && !self.texts.contains_key(source.file.as_ref()) {
                 self.texts.insert(source.file.to_string(), source.text.to_string());
             }
         }
-        let place = |problem: &Diagnostic| (problem.file.clone(), problem.span.map(|span| span.start));
-        self.diagnostics.sort_by_cached_key(place);
+        let rank: HashMap<&str, usize> =
+            self.order.iter().enumerate().rev().map(|(at, name)| (name.as_str(), at)).collect();
+        self.diagnostics
+            .sort_by_key(|problem| (rank.get(problem.file.as_str()).copied(), problem.span.map(|span| span.start)));
         self.diagnostics.dedup();
     }
 

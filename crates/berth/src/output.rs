@@ -67,18 +67,29 @@ fn plain<T: Serialize>(value: &T) -> Result<serde_json::Value, Failure> {
     serde_json::to_value(value).map_err(|error| Failure::caused("cannot write the result as YAML", &error))
 }
 
-/// Columns without borders. The last one is folded where a terminal is too narrow for it; nothing is ever cut.
+/// Columns without borders. Where a terminal is too narrow, running text is folded; nothing is ever cut.
 pub struct Table {
     table: comfy_table::Table,
     columns: usize,
+    /// How many columns at the end hold running text.
+    text_columns: usize,
 }
+
+/// Narrower than this, folded text is harder to read than a wrapped line.
+const NARROWEST_TEXT: usize = 24;
 
 impl Table {
     pub fn new<'a>(header: impl IntoIterator<Item = &'a str>) -> Self {
         let mut table = comfy_table::Table::new();
         table.load_style(comfy_table::presets::NOTHING).set_header(header);
         let columns = table.column_count();
-        Self { table, columns }
+        Self { table, columns, text_columns: 1 }
+    }
+
+    /// The last so many columns hold running text.
+    pub fn text_columns(mut self, columns: usize) -> Self {
+        self.text_columns = columns.min(self.columns);
+        self
     }
 
     pub fn row(&mut self, cells: impl IntoIterator<Item = impl AsRef<str>>) {
@@ -92,27 +103,44 @@ impl Table {
             column.set_padding((0, 2));
         }
         if let Some(width) = stdout_width() {
-            let widths = self.table.column_max_content_widths();
-            let fixed: usize = widths.iter().take(self.columns.saturating_sub(1)).map(|w| usize::from(*w) + 2).sum();
-            // Folding the other columns would break names apart; a last column under 24 is worse than a wrapped line.
-            if width > fixed + 24
-                && let Some(last) = self.table.column_mut(self.columns.saturating_sub(1))
-            {
-                let room = u16::try_from(width - fixed).unwrap_or(u16::MAX);
-                last.set_constraint(comfy_table::ColumnConstraint::UpperBoundary(comfy_table::Width::Fixed(room)));
-                self.table.set_content_arrangement(comfy_table::ContentArrangement::Dynamic);
-                self.table.set_width(u16::try_from(width).unwrap_or(u16::MAX));
-            }
+            self.fold(width);
         }
         let mut text = self.table.trim_fmt();
         text.push('\n');
         text
+    }
+
+    /// Names stay whole: folding them would break what people copy.
+    fn fold(&mut self, width: usize) {
+        let names = self.columns - self.text_columns;
+        let widths = self.table.column_max_content_widths();
+        let fixed: usize = widths.iter().take(names).map(|width| usize::from(*width) + 2).sum();
+        if width < fixed + self.text_columns * NARROWEST_TEXT {
+            return;
+        }
+        for index in 0..names {
+            if let Some(column) = self.table.column_mut(index) {
+                column.set_constraint(comfy_table::ColumnConstraint::ContentWidth);
+            }
+        }
+        self.table.set_content_arrangement(comfy_table::ContentArrangement::Dynamic);
+        self.table.set_width(u16::try_from(width).unwrap_or(u16::MAX));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn running_text_is_folded_and_names_are_not() {
+        let mut table = Table::new(["FIELD", "RULES", "MEANING"]).text_columns(2);
+        table.row(["additionalNodePools[].size", &"rule ".repeat(20), &"meaning ".repeat(20)]);
+        table.fold(90);
+        let text = table.render();
+        assert!(text.contains("additionalNodePools[].size  rule"), "{text}");
+        assert!(text.lines().count() > 3 && text.lines().all(|line| line.chars().count() <= 90), "{text}");
+    }
 
     #[test]
     fn tables_have_no_borders_and_no_trailing_blanks() {

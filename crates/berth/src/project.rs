@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct StateArgs {
     /// State file; by default the one in the project's .berth folder
-    #[arg(long, value_name = "PATH", env = "BERTH_STATE")]
+    #[arg(long, value_name = "PATH", env = "BERTH_STATE", hide_env_values = true)]
     pub state: Option<PathBuf>,
 }
 
@@ -38,4 +38,24 @@ pub fn make(folder: &Path) -> Result<(), Failure> {
     builder
         .create(folder)
         .map_err(|error| Failure::caused(format!("cannot make the folder {}", folder.display()), &error))
+}
+
+/// Writes a file that is its owner's alone, whole or not at all.
+pub fn write_private(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    use std::io::Write;
+    let cannot = |error: std::io::Error| Failure::caused(format!("cannot write {}", path.display()), &error);
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+    let half = folder.join(format!(".{name}.{}", std::process::id()));
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let write = || {
+        let mut file = options.open(&half)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        std::fs::rename(&half, path)
+    };
+    write().inspect_err(|_| _ = std::fs::remove_file(&half)).map_err(cannot)
 }

@@ -7,6 +7,7 @@ use crate::output::{self, Format, OutputArgs, Table};
 use crate::project::StateArgs;
 use crate::terminal::harmless_line;
 use berth_clouds::Credentials;
+use berth_engine::handler::{Class, Trouble};
 use berth_store::{Filter, Holder, Options, Store, StoreError};
 use serde::Serialize;
 use std::fs::{File, TryLockError};
@@ -230,19 +231,29 @@ async fn account(provider: &'static str) -> Check {
         // No token is no fault: an account may be declared by a manifest, or the cloud not be used.
         Err(trouble) => return Check::new("account", provider, Health::Absent, trouble.message),
     };
-    let failed =
-        |message: String, help: Vec<String>| Check { help, ..Check::new("account", provider, Health::Failed, message) };
+    let failed = |trouble: Trouble| {
+        let help = if trouble.help.is_empty() { vec![cure(&trouble.class, &credentials)] } else { trouble.help };
+        Check { help, ..Check::new("account", provider, Health::Failed, trouble.message) }
+    };
     let connection = match berth_clouds::connect(&credentials) {
         Ok(connection) => connection,
-        Err(trouble) => return failed(trouble.message, trouble.help),
+        Err(trouble) => return failed(trouble),
     };
     match tokio::time::timeout(CLOUD_WITHIN, connection.identity()).await {
         Ok(Ok(identity)) => Check::new("account", provider, Health::Ok, format!("reachable, authorised as {identity}")),
-        Ok(Err(trouble)) => failed(trouble.message, trouble.help),
+        Ok(Err(trouble)) => failed(trouble),
         Err(_) => {
-            let place = credentials.api_url.as_deref().unwrap_or("its API");
-            let message = format!("{place} did not answer within {} s", CLOUD_WITHIN.as_secs());
-            failed(message, vec!["check the network, proxies and firewalls between here and there".into()])
+            let message = format!("{provider} did not answer within {} s", CLOUD_WITHIN.as_secs());
+            failed(Trouble::new(Class::Retry { after: None }, message))
         }
+    }
+}
+
+/// What to try where the cloud's own words hold no advice.
+fn cure(class: &Class, credentials: &Credentials) -> String {
+    match (class, &credentials.api_url) {
+        (Class::Unauthorized, _) => "make a new token in the cloud's console, and set it in the environment".into(),
+        (_, Some(url)) => format!("check that {url} is the right address, and the network between here and there"),
+        (_, None) => "check the network, proxies and firewalls between here and the cloud".into(),
     }
 }

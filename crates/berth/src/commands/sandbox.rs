@@ -37,7 +37,7 @@ pub struct Args {
     /// File that keeps the clouds between runs; with --background, by default one in the project's .berth folder
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
-    /// A fault to play, such as `POST /v2/kubernetes/clusters: 503 x2`; may be given more than once
+    /// A fault to play, such as `POST /v2/kubernetes/clusters 503 times=2`; may be given more than once
     #[arg(long, value_name = "RULE")]
     fail: Vec<String>,
     /// Chooses among random faults; the same number, the same faults

@@ -121,7 +121,11 @@ impl Drawn {
         if let Surface::Plain { said } = &mut self.surface {
             match (&ended, progress) {
                 (None, Progress::Started { .. } | Progress::Doing { .. }) => {
-                    let what = if let Progress::Doing { what, .. } = progress { what.as_str() } else { "" };
+                    let what = match progress {
+                        Progress::Doing { what, .. } => what.as_str(),
+                        Progress::Started { verb, .. } => verb,
+                        _ => "",
+                    };
                     // A phase that is reported again is not news.
                     if said.get(resource).is_none_or(|(old, _)| old != what) {
                         said.insert(resource.clone(), (what.to_owned(), now));

@@ -1,0 +1,111 @@
+//! `berth init`: commented manifests to start from.
+
+use crate::address::find_kind;
+use crate::failure::{Exit, Failure, Outcome};
+use crate::output;
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+const CIVO: &str = include_str!("../starters/civo.yaml");
+const DIGITALOCEAN: &str = include_str!("../starters/digitalocean.yaml");
+
+/// Write commented manifests to start from
+#[derive(clap::Args, Debug)]
+#[command(
+    before_help = "Examples:\n  berth init --out shop.yaml\n  berth init CivoKubernetesCluster --template prod --out cluster.yaml"
+)]
+pub struct Args {
+    /// Kind of manifest; without it, a set that makes a whole cluster
+    kind: Option<String>,
+    /// How large: dev, staging or prod
+    #[arg(long, value_enum, value_name = "TEMPLATE", hide_possible_values = true)]
+    template: Option<Template>,
+    /// Whose set: civo or digitalocean
+    #[arg(long, value_enum, value_name = "CLOUD", hide_possible_values = true, conflicts_with = "kind")]
+    cloud: Option<Cloud>,
+    /// File to write; standard output without it
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Overwrite the file if it exists
+    #[arg(long, requires = "out")]
+    force: bool,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Template {
+    Dev,
+    Staging,
+    Prod,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Cloud {
+    Civo,
+    Digitalocean,
+}
+
+impl Template {
+    fn name(self) -> &'static str {
+        match self {
+            Template::Dev => "dev",
+            Template::Staging => "staging",
+            Template::Prod => "prod",
+        }
+    }
+}
+
+pub fn run(args: Args) -> Outcome {
+    let text = match &args.kind {
+        Some(kind) => {
+            let template = args.template.map(Template::name);
+            berth_model::starter(find_kind(kind)?, template).map_err(|error| {
+                Failure::caused("there is no such starter", &error)
+                    .help(format!("without a template:   berth init {kind}"))
+            })?
+        }
+        None => set(args.cloud.unwrap_or(Cloud::Civo), args.template.unwrap_or(Template::Dev)),
+    };
+    match &args.out {
+        None => output::print(&text)?,
+        Some(path) => {
+            write(path, &text, args.force)?;
+            anstream::eprintln!("wrote {}; to check it:   berth validate -f {}", path.display(), path.display());
+        }
+    }
+    Ok(Exit::Done)
+}
+
+fn set(cloud: Cloud, template: Template) -> String {
+    let text = match cloud {
+        Cloud::Civo => CIVO,
+        Cloud::Digitalocean => DIGITALOCEAN,
+    };
+    let (size, count, ha) = match template {
+        Template::Dev => ("s-2vcpu-4gb", "1", "false"),
+        Template::Staging => ("s-2vcpu-4gb", "3", "false"),
+        Template::Prod => ("s-4vcpu-8gb", "3", "true"),
+    };
+    text.replace("@template@", template.name()).replace("@size@", size).replace("@count@", count).replace("@ha@", ha)
+}
+
+fn write(path: &Path, text: &str, force: bool) -> Result<(), Failure> {
+    let failed = |error: std::io::Error| match error.kind() {
+        std::io::ErrorKind::AlreadyExists => {
+            Failure::new(format!("{} exists", path.display())).help("to overwrite it, add --force")
+        }
+        _ => Failure::caused(format!("cannot write {}", path.display()), &error),
+    };
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        std::fs::create_dir_all(folder).map_err(failed)?;
+    }
+    let mut options = File::options();
+    options.write(true);
+    // Asking first and writing later would leave a gap for another to write in.
+    if force {
+        options.create(true).truncate(true)
+    } else {
+        options.create_new(true)
+    };
+    options.open(path).and_then(|mut file| file.write_all(text.as_bytes())).map_err(failed)
+}
