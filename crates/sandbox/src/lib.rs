@@ -74,12 +74,22 @@ pub struct Quota {
     pub nodes: u64,
     pub networks: u64,
     pub firewalls: u64,
+    /// DigitalOcean's rate limits, on the simulated clock. The real ones are 5,000 and 250.
+    pub requests_per_hour: u32,
+    pub requests_per_minute: u32,
 }
 
 impl Default for Quota {
     /// Wide enough to never be met by accident.
     fn default() -> Quota {
-        Quota { clusters: 100_000, nodes: 1_000_000, networks: 100_000, firewalls: 100_000 }
+        Quota {
+            clusters: 100_000,
+            nodes: 1_000_000,
+            networks: 100_000,
+            firewalls: 100_000,
+            requests_per_hour: 10_000_000,
+            requests_per_minute: 10_000_000,
+        }
     }
 }
 
@@ -129,7 +139,7 @@ impl Sandbox {
         let civo = server::bind(config.civo).await?;
         let digitalocean = server::bind(config.digitalocean).await?;
         let world = Arc::new(World::open(&config)?);
-        let kube = Arc::new(KubeServer::start(config.kube, world.clone()).await?);
+        let kube = Arc::new(KubeServer::start(config.kube, config.state.as_deref(), world.clone()).await?);
         let civo_api = Arc::new(civo::Civo { world: world.clone(), kube: kube.clone() });
         let digitalocean_api = Arc::new(digitalocean::DigitalOcean { world: world.clone(), kube: kube.clone() });
         let civo = Server::start(civo, civo_api, world.clone(), config.token.clone())?;

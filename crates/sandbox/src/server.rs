@@ -23,7 +23,8 @@ use crate::{SandboxError, admin};
 
 const MAX_CONNECTIONS: usize = 4096;
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
-const HEADER_TIMEOUT: Duration = Duration::from_secs(60);
+/// Also ends idle connections; longer than clients keep theirs, so that none is closed under a client.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// A cloud being served until `stop`.
 pub struct Server {

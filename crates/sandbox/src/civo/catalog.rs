@@ -29,7 +29,7 @@ pub fn find_region(code: &str) -> Option<&'static Region> {
 
 pub fn regions() -> Value {
     let features = json!({"iaas": true, "kubernetes": true, "object_store": true, "loadbalancer": true, "dbaas": true,
-                          "volume": true, "paas": false, "kfaas": false});
+                          "volume": true, "paas": false, "kfaas": false, "gpu": true, "public_ip_node_pools": true});
     let rows = REGIONS.iter().enumerate().map(|(at, r)| {
         json!({"code": r.code, "name": r.name, "type": "civostack", "out_of_capacity": false, "country": r.country,
                "country_name": r.country_name, "features": features, "default": at == 0})

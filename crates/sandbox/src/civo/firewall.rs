@@ -129,12 +129,12 @@ pub fn create(state: &mut State, region: &str, input: FirewallIn) -> Result<Repl
         return fail(400, "database_firewall_rules_invalid_params", format!("more than {MAX_RULES} rules"));
     }
     let mut rules = given.into_iter().map(|rule| rule.check(&id)).collect::<Result<Vec<_>, _>>()?;
-    if input.create_rules.unwrap_or(rules.is_empty()) {
+    // Not saying anything means yes, even beside rules of one's own.
+    if input.create_rules.unwrap_or(true) {
         rules.extend(open_rules(&id));
     }
     insert(
         state,
-        region,
         Firewall {
             id: id.clone(),
             name: name.clone(),
@@ -148,7 +148,7 @@ pub fn create(state: &mut State, region: &str, input: FirewallIn) -> Result<Repl
     Ok(Reply::json(200, &json!({"id": id, "name": name, "result": "success"})))
 }
 
-fn insert(state: &mut State, _region: &str, firewall: Firewall) -> Result<(), Failure> {
+fn insert(state: &mut State, firewall: Firewall) -> Result<(), Failure> {
     if state.civo.firewalls.len() as u64 >= state.quota.firewalls {
         return Err(Refusal::Quota.into());
     }
@@ -178,7 +178,7 @@ pub fn auto(state: &mut State, region: &str, network_id: &str) -> Result<String,
     let (name, rules) = (format!("default-{label}-{}", state.dice.suffix(5)), open_rules(&id));
     let (region_name, network_id, created_at) = (region.to_owned(), network_id.to_owned(), state.now);
     let firewall = Firewall { id: id.clone(), name, region: region_name, network_id, rules, created_at, auto: true };
-    insert(state, region, firewall)?;
+    insert(state, firewall)?;
     Ok(id)
 }
 
@@ -206,7 +206,7 @@ pub fn for_cluster(
     let name = format!("{cluster}-firewall-{}", state.dice.suffix(5));
     let (region_name, network_id, created_at) = (region.to_owned(), network_id.to_owned(), state.now);
     let firewall = Firewall { id: id.clone(), name, region: region_name, network_id, rules, created_at, auto: false };
-    insert(state, region, firewall)?;
+    insert(state, firewall)?;
     Ok(id)
 }
 

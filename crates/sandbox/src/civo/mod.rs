@@ -96,10 +96,8 @@ impl Civo {
         if path.first() == Some(&"vpc") && path.len() > 1 {
             path.remove(0);
         }
-        if call.method == Method::GET {
-            if let Some(reply) = self.plain(&path) {
-                return Ok(reply);
-            }
+        if let (&Method::GET, Some(reply)) = (&call.method, self.plain(&path)) {
+            return Ok(reply);
         }
         match path.first() {
             Some(&"networks") => self.networks(call, &path[1..]),
