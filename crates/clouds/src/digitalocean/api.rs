@@ -3,6 +3,7 @@
 use super::wire::*;
 use super::words::DigitalOceanWords;
 use crate::Credentials;
+use crate::gather::Gather;
 use crate::http::{CALL_TIMEOUT, Http, Settings, segment};
 use crate::kube::Kubes;
 use berth_engine::handler::{Outcome, Trouble};
@@ -46,6 +47,8 @@ pub struct Client {
     http: Http,
     /// The clusters' own APIs.
     pub kubes: Kubes,
+    all_vpcs: Gather<Vec<Vpc>>,
+    all_clusters: Gather<Vec<Cluster>>,
     options: Kept<Options>,
     vpcs: Kept<Vec<Vpc>>,
     cluster_names: Kept<Vec<(String, String)>>,
@@ -69,7 +72,15 @@ impl Client {
             timeout: CALL_TIMEOUT,
             dialect: &DigitalOceanWords,
         })?;
-        Ok(Self { http, kubes: Kubes::default(), options: Kept::new(), vpcs: Kept::new(), cluster_names: Kept::new() })
+        Ok(Self {
+            http,
+            kubes: Kubes::default(),
+            all_vpcs: Gather::default(),
+            all_clusters: Gather::default(),
+            options: Kept::new(),
+            vpcs: Kept::new(),
+            cluster_names: Kept::new(),
+        })
     }
 
     pub fn calls(&self) -> u64 {
@@ -101,7 +112,12 @@ impl Client {
         Ok(root.paging.page(root.vpcs, page))
     }
 
-    pub async fn vpcs(&self) -> Outcome<Vec<Vpc>> {
+    /// All networks, begun to be read after this was asked.
+    pub async fn vpcs(&self) -> Outcome<Arc<Vec<Vpc>>> {
+        self.all_vpcs.get(|| self.walk_vpcs()).await
+    }
+
+    async fn walk_vpcs(&self) -> Outcome<Vec<Vpc>> {
         let (mut all, mut page) = (Vec::new(), 1);
         loop {
             let read = self.vpc_page(page).await?;
@@ -115,7 +131,7 @@ impl Client {
 
     /// As they were at most so long ago: to look up names.
     pub async fn recent_vpcs(&self, age: Duration) -> Outcome<Arc<Vec<Vpc>>> {
-        self.vpcs.get(age, || self.vpcs()).await
+        self.vpcs.get(age, || self.walk_vpcs()).await
     }
 
     pub async fn create_vpc(&self, body: &VpcCreate<'_>) -> Outcome<Vpc> {
@@ -139,7 +155,12 @@ impl Client {
         Ok(root.paging.page(root.kubernetes_clusters, page))
     }
 
-    pub async fn clusters(&self) -> Outcome<Vec<Cluster>> {
+    /// All clusters with their pools, begun to be read after this was asked.
+    pub async fn clusters(&self) -> Outcome<Arc<Vec<Cluster>>> {
+        self.all_clusters.get(|| self.walk_clusters()).await
+    }
+
+    async fn walk_clusters(&self) -> Outcome<Vec<Cluster>> {
         let (mut all, mut page) = (Vec::new(), 1);
         loop {
             let read = self.cluster_page(page).await?;
@@ -154,7 +175,7 @@ impl Client {
     /// Ids and names as they were at most so long ago, without those that are on their way out.
     pub async fn recent_cluster_names(&self, age: Duration) -> Outcome<Arc<Vec<(String, String)>>> {
         let read = || async {
-            let clusters = self.clusters().await?.into_iter().filter(|c| c.status.state != "deleted");
+            let clusters = self.walk_clusters().await?.into_iter().filter(|c| c.status.state != "deleted");
             Ok(clusters.map(|cluster| (cluster.id, cluster.name)).collect())
         };
         self.cluster_names.get(age, read).await

@@ -186,14 +186,13 @@ impl Handler for ClusterHandler {
             let tags: BTreeSet<String> = cluster.tags.iter().map(|tag| tag.to_ascii_lowercase()).collect();
             own.iter().all(|tag| tags.contains(tag)) && cluster.region == text(desired, "region")
         };
-        let clusters = self.client.clusters().await?.into_iter();
-        let mut found: Vec<Cluster> = clusters
+        let clusters = self.client.clusters().await?;
+        let found = clusters
+            .iter()
             .filter(|cluster| cluster.name == name && cluster.status.state != "deleted")
-            .filter(|cluster| token.is_none() || is_ours(cluster))
-            .collect();
+            .filter(|cluster| token.is_none() || is_ours(cluster));
         // The interrupted create made the youngest.
-        found.sort_by(|a, b| a.created_at.cmp(&b.created_at));
-        Ok(found.last().map(observed))
+        Ok(found.max_by(|a, b| a.created_at.cmp(&b.created_at)).map(observed))
     }
 
     async fn create(&self, desired: &Props, _token: &str, _replacing: bool) -> Outcome<String> {

@@ -231,7 +231,7 @@ fn pool_change(desired: &Props, present_tags: &[String]) -> PoolChange {
 /// The cluster that a pool is in: an id alone does not say whose it is.
 pub async fn holding(client: &Client, id: &str) -> Outcome<Option<Cluster>> {
     let clusters = client.clusters().await?;
-    Ok(clusters.into_iter().find(|cluster| cluster.node_pools.iter().any(|pool| pool.id == id)))
+    Ok(clusters.iter().find(|cluster| cluster.node_pools.iter().any(|pool| pool.id == id)).cloned())
 }
 
 #[cfg(test)]

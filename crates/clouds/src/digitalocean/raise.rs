@@ -39,7 +39,7 @@ pub async fn one(client: &Client, kind: &str, id: &str) -> Outcome<Raised> {
 
 /// Default networks come with the account and are nobody's to declare.
 pub async fn all(client: &Client) -> Outcome<Vec<Raised>> {
-    let mut raised: Vec<Raised> = client.vpcs().await?.into_iter().filter(|vpc| !vpc.default).map(vpc).collect();
+    let mut raised: Vec<Raised> = client.vpcs().await?.iter().filter(|vpc| !vpc.default).cloned().map(vpc).collect();
     for found in client.clusters().await?.iter().filter(|cluster| cluster.status.state != "deleted") {
         raised.push(cluster(found));
         raised.extend(extra_pools(found).map(|pool| node_pool(found, pool)));

@@ -52,7 +52,7 @@ impl Handler for VpcHandler {
     async fn find(&self, desired: &Props, token: Option<&str>) -> Outcome<Option<Observed>> {
         let (name, region) = (text(desired, "name"), text(desired, "region"));
         let is_it = |vpc: &Vpc| vpc.name.eq_ignore_ascii_case(name) && (token.is_none() || vpc.region == region);
-        Ok(self.client.vpcs().await?.into_iter().find(is_it).map(observed))
+        Ok(self.client.vpcs().await?.iter().find(|vpc| is_it(vpc)).cloned().map(observed))
     }
 
     async fn create(&self, desired: &Props, _token: &str, _replacing: bool) -> Outcome<String> {
