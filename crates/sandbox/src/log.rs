@@ -142,6 +142,12 @@ impl Log {
     pub fn append(&mut self, lines: &[u8]) -> Result<(), SandboxError> {
         self.file.write_all(lines).map_err(|source| SandboxError::State { path: self.path.clone(), source })
     }
+
+    /// Lets a test see what a full disk does.
+    #[cfg(test)]
+    pub fn write_to(&mut self, file: File) {
+        self.file = file;
+    }
 }
 
 /// The state holds kubeconfigs' keys and names of real projects: for the owner's eyes only.

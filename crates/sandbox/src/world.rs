@@ -245,3 +245,42 @@ pub struct TaintView {
     pub value: String,
     pub effect: String,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Config;
+
+    #[test]
+    fn times_are_the_same_for_the_same_seed_and_inside_their_range() {
+        let roll = |seed| {
+            let mut dice = Dice::new(seed, Speed::Times(1.0));
+            (0..100).map(|_| dice.seconds(30, 40)).collect::<Vec<_>>()
+        };
+        assert_eq!(roll(7), roll(7));
+        assert_ne!(roll(7), roll(8));
+        assert!(roll(7).iter().all(|ms| (30_000..=40_000).contains(ms)));
+        assert_eq!(Dice::new(7, Speed::Instant).seconds(30, 40), 0);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn a_change_that_cannot_be_kept_is_not_answered_as_done() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = Some(folder.path().join("clouds.jsonl"));
+        let sandbox = crate::Sandbox::start(Config { state, ..Config::default() }).await.unwrap();
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        sandbox.world.lock().log.as_mut().unwrap().write_to(full);
+        let (http, url) = (reqwest::Client::builder().no_proxy().build().unwrap(), sandbox.civo_url());
+        let read = http.get(format!("{url}/v2/regions")).send().await.unwrap();
+        assert_eq!(read.status(), 200, "nothing to keep, nothing to fear");
+        let body = json!({"label": "shop", "region": "FRA1"});
+        let answer = http.post(format!("{url}/v2/networks")).json(&body).send().await.unwrap();
+        assert_eq!(answer.status(), 500);
+        let text = answer.text().await.unwrap();
+        assert!(text.contains("No space left on device"), "{text}");
+        let later = http.get(format!("{url}/v2/regions")).send().await.unwrap();
+        assert_eq!(later.status(), 500, "from then on memory and file disagree");
+        sandbox.stop().await;
+    }
+}
