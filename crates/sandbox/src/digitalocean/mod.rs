@@ -1,34 +1,56 @@
 //! DigitalOcean's HTTP API on top of the sandbox's core.
 
-use std::sync::Arc;
+mod catalog;
+mod cluster;
+mod page;
+mod pool;
+mod rate;
+mod refusal;
+#[cfg(test)]
+mod tests;
+mod vpc;
 
-use serde_json::json;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use hyper::Method;
+use serde_json::{Value, json};
 
 use crate::clock::SimTime;
 use crate::http::{Call, Cloud, CloudName, Refusal, Reply};
 use crate::kube::KubeServer;
-use crate::table::AnyTable;
-use crate::world::{ClusterView, World};
+use crate::table::{AnyTable, Table};
+use crate::world::{ClusterView, State, World, new_id};
+use page::Page;
+use rate::{Meter, Rate};
+use refusal::{Answer, No};
 
 /// Every DigitalOcean object of the sandbox; one `Table` for each type.
 #[derive(Default)]
-pub struct Store {}
+pub struct Store {
+    vpcs: Table<vpc::Vpc>,
+    clusters: Table<cluster::Cluster>,
+    pools: Table<pool::Pool>,
+    rate: Rate,
+}
 
 impl Store {
     /// All tables, for persistence, expiry and the ledger.
     pub fn tables(&self) -> Vec<&dyn AnyTable> {
-        vec![]
+        vec![&self.vpcs, &self.clusters, &self.pools]
     }
 
     pub fn tables_mut(&mut self) -> Vec<&mut dyn AnyTable> {
-        vec![]
+        vec![&mut self.vpcs, &mut self.clusters, &mut self.pools]
     }
 
-    /// Objects that are there from the start (default VPCs). Called once, only for a fresh world.
-    pub fn seed(&mut self, _now: SimTime) {}
+    /// Objects that are there from the start: a default network in each region.
+    pub fn seed(&mut self, now: SimTime) {
+        vpc::seed(self, now);
+    }
 
-    pub fn cluster_view(&self, _id: &str, _now: SimTime) -> Option<ClusterView> {
-        None
+    pub fn cluster_view(&self, id: &str, now: SimTime) -> Option<ClusterView> {
+        cluster::view(self, id, now)
     }
 }
 
@@ -42,11 +64,114 @@ impl Cloud for DigitalOcean {
         CloudName::DigitalOcean
     }
 
-    fn handle(&self, _call: &Call) -> Reply {
-        self.refuse(&Refusal::UnknownPath)
+    fn handle(&self, call: &Call) -> Reply {
+        let (meter, answer) = self.world.with(|state| {
+            let quota = state.quota;
+            let now = state.now;
+            let meter = state.digitalocean.rate.count(now, quota.requests_per_hour, quota.requests_per_minute);
+            let answer = match meter.refused_for_ms {
+                Some(_) => Err(No { status: 429, message: "API Rate limit exceeded.".into() }),
+                None => route(state, &self.kube, call),
+            };
+            (meter, answer)
+        });
+        let reply = stamp(answer.unwrap_or_else(|no| no.reply()));
+        self.metered(reply, meter)
     }
 
     fn refuse(&self, refusal: &Refusal) -> Reply {
-        Reply::json(refusal.status(), &json!({"id": "not_found", "message": refusal.to_string()}))
+        stamp(refusal::of(refusal).reply())
+    }
+}
+
+impl DigitalOcean {
+    /// Waiting times are told in real seconds, as that is what a client can wait.
+    fn metered(&self, reply: Reply, meter: Meter) -> Reply {
+        let clock = self.world.clock();
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let reset = wall + clock.real(meter.resets_in_ms).as_secs().max(1);
+        let reply = reply
+            .header("ratelimit-limit", meter.limit.to_string())
+            .header("ratelimit-remaining", meter.remaining.to_string())
+            .header("ratelimit-reset", reset.to_string());
+        match meter.refused_for_ms {
+            Some(wait) => reply.header("retry-after", clock.real(wait).as_secs().max(1).to_string()),
+            None => reply,
+        }
+    }
+}
+
+/// Every answer carries the id of its request, errors in the body as well.
+fn stamp(mut reply: Reply) -> Reply {
+    let id = new_id();
+    if !reply.ok()
+        && let Ok(Value::Object(mut body)) = serde_json::from_slice(&reply.body)
+    {
+        body.insert("request_id".into(), json!(id));
+        reply.body = Value::Object(body).to_string().into();
+    }
+    reply.header("x-request-id", id)
+}
+
+fn route(state: &mut State, kube: &KubeServer, call: &Call) -> Answer<Reply> {
+    const GET: &Method = &Method::GET;
+    const POST: &Method = &Method::POST;
+    const PUT: &Method = &Method::PUT;
+    const PATCH: &Method = &Method::PATCH;
+    const DELETE: &Method = &Method::DELETE;
+    let segments = call.segments();
+    let path: Vec<&str> = segments.iter().map(AsRef::as_ref).collect();
+    let Some(("v2", path)) = path.split_first().map(|(first, rest)| (*first, rest)) else {
+        return Err(refusal::not_found());
+    };
+    let method = &call.method;
+    let ok = |value: &Value| Ok(Reply::json(200, value));
+    let paged = |root: &str, all: Vec<Value>| Ok(Reply::json(200, &Page::of(call).cut(call, root, all)));
+    match path {
+        ["account"] if method == GET => ok(&catalog::account()),
+        ["regions"] if method == GET => paged("regions", catalog::regions()),
+        ["sizes"] if method == GET => paged("sizes", catalog::sizes()),
+        ["1-clicks"] if method == GET => ok(&json!({"1_clicks": []})),
+        ["vpcs"] if method == GET => vpc::list(state, call),
+        ["vpcs"] if method == POST => vpc::create(state, call),
+        ["vpcs", id] if method == GET => vpc::get(state, id),
+        ["vpcs", id] if method == PUT => vpc::update(state, call, id, true),
+        ["vpcs", id] if method == PATCH => vpc::update(state, call, id, false),
+        ["vpcs", id] if method == DELETE => vpc::delete(state, id),
+        ["vpcs", id, "members"] if method == GET => vpc::members(state, call, id),
+        ["kubernetes", rest @ ..] => kubernetes(state, kube, call, rest),
+        _ => Err(refusal::not_found()),
+    }
+}
+
+fn kubernetes(state: &mut State, kube: &KubeServer, call: &Call, path: &[&str]) -> Answer<Reply> {
+    match (call.method.as_str(), path) {
+        ("GET", ["options"]) => Ok(Reply::json(200, &catalog::options())),
+        ("POST", ["registry"]) => cluster::registry(state, call, true),
+        ("DELETE", ["registry"]) => cluster::registry(state, call, false),
+        ("GET", ["clusters"]) => cluster::list(state, kube, call),
+        ("POST", ["clusters"]) => cluster::create(state, kube, call),
+        ("GET", ["clusters", id]) => cluster::get(state, kube, id),
+        ("PUT", ["clusters", id]) => cluster::update(state, kube, call, id),
+        ("DELETE", ["clusters", id]) => cluster::delete(state, id),
+        ("GET", ["clusters", id, "kubeconfig"]) => cluster::kubeconfig(state, kube, id),
+        ("GET", ["clusters", id, "credentials"]) => cluster::credentials(state, kube, call, id),
+        ("GET", ["clusters", id, "user"]) => cluster::user(state, id),
+        ("GET", ["clusters", id, "upgrades"]) => cluster::upgrades(state, id),
+        ("POST", ["clusters", id, "upgrade"]) => cluster::upgrade(state, call, id),
+        ("GET", ["clusters", id, "destroy_with_associated_resources"]) => cluster::associated(state, id),
+        ("DELETE", ["clusters", id, "destroy_with_associated_resources", "selective" | "dangerous"]) => {
+            cluster::delete(state, id)
+        }
+        ("GET", ["clusters", id, "node_pools"]) => pool::list(state, call, id),
+        ("POST", ["clusters", id, "node_pools"]) => pool::create(state, call, id),
+        ("GET", ["clusters", id, "node_pools", pool]) => pool::get(state, id, pool),
+        ("PUT", ["clusters", id, "node_pools", pool]) => pool::update(state, call, id, pool),
+        ("DELETE", ["clusters", id, "node_pools", pool]) => pool::delete(state, id, pool),
+        ("POST", ["clusters", id, "node_pools", pool, "recycle"]) => pool::recycle(state, call, id, pool),
+        ("DELETE", ["clusters", id, "node_pools", pool, "nodes", node]) => {
+            pool::delete_node(state, call, id, pool, node)
+        }
+        _ => Err(refusal::not_found()),
     }
 }

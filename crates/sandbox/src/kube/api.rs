@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::objects::{At, Objects, PatchKind};
 use super::print::{self, Include};
+use super::proto;
 use super::select::Selector;
 use super::settle::kubelet_version;
 use super::status::{self, Answer};
@@ -56,7 +57,7 @@ impl Ask<'_> {
     fn json(&self) -> Answer<Value> {
         let kind = self.content_type.split(';').next().unwrap_or_default().trim();
         if kind.contains("protobuf") || kind.contains("cbor") {
-            return Err(status::not_acceptable_media(kind));
+            return proto::parse(self.body).ok_or_else(|| status::not_acceptable_media(kind));
         }
         match serde_json::from_slice(self.body) {
             Ok(value) => Ok(value),
@@ -85,10 +86,10 @@ pub fn fixed(ask: &Ask) -> Option<Answer<Given>> {
     let ok = |value: Value| Some(Ok(Given::Json(200, value)));
     let found =
         |value: Option<Value>| Some(value.map(|value| Given::Json(200, value)).ok_or_else(status::no_such_path));
-    if let (&Method::POST, ["apis", group, "v1", plural]) = (ask.method, ask.path.as_slice()) {
-        if types::REVIEWS.iter().any(|(known, name, _)| known == group && name == plural) {
-            return Some(ask.json().and_then(|body| review(ask, plural, body)));
-        }
+    if let (&Method::POST, ["apis", group, "v1", plural]) = (ask.method, ask.path.as_slice())
+        && types::REVIEWS.iter().any(|(known, name, _)| known == group && name == plural)
+    {
+        return Some(ask.json().and_then(|body| review(ask, plural, body)));
     }
     let is_fixed = match ask.path.as_slice() {
         [] | ["version" | "healthz" | "livez" | "readyz" | "api" | "apis" | "openapi", ..] => {
@@ -178,7 +179,7 @@ fn target<'a>(path: &[&'a str]) -> Answer<Target<'a>> {
     // `/api/v1/pods` lists all namespaces; a single object always needs its own.
     let known_sub = target.sub.is_empty() || target.resource.has(target.sub);
     let scoped =
-        target.resource.namespaced == !namespace.is_empty() || (target.resource.namespaced && target.name.is_empty());
+        target.resource.namespaced != namespace.is_empty() || (target.resource.namespaced && target.name.is_empty());
     if known_sub && scoped { Ok(target) } else { Err(status::no_such_path()) }
 }
 

@@ -172,10 +172,10 @@ pub fn validate(resource: &ResourceType, object: &Value) -> Answer<()> {
     let name = object["metadata"]["name"].as_str().unwrap_or_default();
     let refuse = |field: &str, why: &str| Err(status::invalid(resource, name, field, why));
     for map in ["labels", "annotations"] {
-        if let Some(Value::Object(pairs)) = object["metadata"].get(map) {
-            if let Some((key, _)) = pairs.iter().find(|(_, value)| !value.is_string()) {
-                return Err(status::bad_request(format!("metadata.{map}.{key}: the value must be a string")));
-            }
+        if let Some(Value::Object(pairs)) = object["metadata"].get(map)
+            && let Some((key, _)) = pairs.iter().find(|(_, value)| !value.is_string())
+        {
+            return Err(status::bad_request(format!("metadata.{map}.{key}: the value must be a string")));
         }
     }
     let spec = &object["spec"];

@@ -21,6 +21,17 @@ use sha2::{Digest, Sha256};
 use crate::SandboxError;
 
 const MAX_FILE_BYTES: u64 = 1 << 20;
+const CLUSTERS_DOMAIN: &str = "clusters.localhost";
+
+/// The name under which a cluster can be told apart inside TLS.
+pub fn server_name(cluster_id: &str) -> String {
+    format!("{cluster_id}.{CLUSTERS_DOMAIN}")
+}
+
+/// The cluster that a TLS server name stands for.
+pub fn cluster_of(server_name: &str) -> Option<&str> {
+    server_name.strip_suffix(CLUSTERS_DOMAIN)?.strip_suffix('.')
+}
 
 /// PEM texts, and where the server listened last.
 #[derive(Clone, Serialize, Deserialize)]
@@ -92,10 +103,12 @@ impl Identity {
         Ok(config)
     }
 
-    /// The bearer token of a cluster. Nested hashing keeps one cluster's token from telling another's.
+    /// The bearer token of a cluster: its id, and a keyed hash of it. Nested hashing keeps one cluster's token from telling
+    /// another's.
     pub fn token(&self, cluster_id: &str) -> String {
         let inner = Sha256::new().chain_update(&self.secret).chain_update([0]).chain_update(cluster_id).finalize();
-        hex(&Sha256::new().chain_update(&self.secret).chain_update([1]).chain_update(inner).finalize())
+        let outer = Sha256::new().chain_update(&self.secret).chain_update([1]).chain_update(inner).finalize();
+        format!("{cluster_id}.{}", hex(&outer))
     }
 }
 
@@ -121,6 +134,7 @@ fn leaf(
     if usage == ExtendedKeyUsagePurpose::ServerAuth {
         params.subject_alt_names = vec![
             rcgen::SanType::DnsName("localhost".try_into().map_err(tls)?),
+            rcgen::SanType::DnsName(format!("*.{CLUSTERS_DOMAIN}").try_into().map_err(tls)?),
             rcgen::SanType::IpAddress(IpAddr::from([127, 0, 0, 1])),
             rcgen::SanType::IpAddress(IpAddr::from([0, 0, 0, 0, 0, 0, 0, 1])),
         ];

@@ -22,7 +22,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::api::{self, Ask, Given};
 use super::status::{self, Refused};
-use super::{Clusters, watch};
+use super::{Clusters, identity, watch};
 use crate::http::parse_query;
 
 const MAX_CONNECTIONS: usize = 4096;
@@ -31,6 +31,13 @@ const MAX_BODY_BYTES: usize = 3 << 20;
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 const HEADER_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// What a connection says of who is at its other end.
+struct Caller {
+    certified: bool,
+    /// The cluster in the TLS server name.
+    named: Option<String>,
+}
 
 type Wire = Response<UnsyncBoxBody<Bytes, Infallible>>;
 
@@ -70,9 +77,11 @@ async fn serve(stream: TcpStream, tls: TlsAcceptor, clusters: Arc<Clusters>) {
     };
     // The verifier takes only certificates of our own authority, so having shown one is enough.
     let certified = stream.get_ref().1.peer_certificates().is_some_and(|chain| !chain.is_empty());
+    let named = stream.get_ref().1.server_name().and_then(identity::cluster_of).map(str::to_owned);
+    let caller = Arc::new(Caller { certified, named });
     let service = service_fn(move |request| {
-        let clusters = clusters.clone();
-        async move { Ok::<Wire, Infallible>(answer(clusters, certified, request).await) }
+        let (clusters, caller) = (clusters.clone(), caller.clone());
+        async move { Ok::<Wire, Infallible>(answer(clusters, &caller, request).await) }
     });
     let mut builder = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
@@ -82,10 +91,10 @@ async fn serve(stream: TcpStream, tls: TlsAcceptor, clusters: Arc<Clusters>) {
     }
 }
 
-async fn answer(clusters: Arc<Clusters>, certified: bool, request: Request<Incoming>) -> Wire {
+async fn answer(clusters: Arc<Clusters>, caller: &Caller, request: Request<Incoming>) -> Wire {
     let method = request.method().clone();
     let path = request.uri().path().to_owned();
-    let wire = match respond(&clusters, certified, request).await {
+    let wire = match respond(&clusters, caller, request).await {
         Ok(Given::Json(code, value)) => json(code, &value),
         Ok(Given::Text(code, text)) => plain(code, text),
         Ok(Given::Watch(watched)) => stream(clusters, watched),
@@ -95,7 +104,7 @@ async fn answer(clusters: Arc<Clusters>, certified: bool, request: Request<Incom
     wire
 }
 
-async fn respond(clusters: &Arc<Clusters>, certified: bool, request: Request<Incoming>) -> Result<Given, Refused> {
+async fn respond(clusters: &Arc<Clusters>, caller: &Caller, request: Request<Incoming>) -> Result<Given, Refused> {
     let (head, body) = request.into_parts();
     let segments: Vec<String> = head
         .uri
@@ -104,13 +113,18 @@ async fn respond(clusters: &Arc<Clusters>, certified: bool, request: Request<Inc
         .filter(|part| !part.is_empty())
         .map(|part| percent_decode_str(part).decode_utf8_lossy().into_owned())
         .collect();
-    let [root, id, rest @ ..] = segments.as_slice() else { return Err(status::no_such_path()) };
-    if root != "clusters" {
-        return Err(status::no_such_path());
-    }
     let text = |name| head.headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok()).unwrap_or_default();
-    let token = text(AUTHORIZATION).split_once(' ').filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-    if !certified && token.is_none_or(|(_, token)| token.trim() != clusters.identity.token(id)) {
+    let bearer = text(AUTHORIZATION).split_once(' ').filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+    let token = bearer.map_or("", |(_, token)| token.trim());
+    // The path says which cluster; without its prefix the TLS server name or the token does.
+    let (id, rest) = match segments.as_slice() {
+        [root, id, rest @ ..] if root == "clusters" => (id.as_str(), rest),
+        rest => {
+            let from_token = token.split_once('.').map(|(id, _)| id);
+            (caller.named.as_deref().or(from_token).ok_or_else(status::no_such_path)?, rest)
+        }
+    };
+    if !caller.certified && token != clusters.identity.token(id) {
         return Err(status::unauthorized());
     }
     let Some(view) = clusters.world.cluster_view(id) else {
@@ -131,7 +145,7 @@ async fn respond(clusters: &Arc<Clusters>, certified: bool, request: Request<Inc
         view: &view,
         address: &clusters.address,
         token: clusters.identity.token(id),
-        certified,
+        certified: caller.certified,
     };
     match api::fixed(&ask) {
         Some(answer) => answer,

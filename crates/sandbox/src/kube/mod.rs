@@ -10,9 +10,12 @@ mod listen;
 mod objects;
 mod patch;
 mod print;
+mod proto;
 mod select;
 mod settle;
 mod status;
+#[cfg(test)]
+mod tests;
 mod types;
 mod watch;
 mod yaml;
@@ -150,11 +153,12 @@ fn kubeconfig_with(server: &KubeServer, cluster_id: &str, name: &str, user: &str
     // JSON strings are YAML strings: no name can break out.
     let quote = |text: &str| serde_json::Value::from(text).to_string();
     let (endpoint, ca) = (endpoint(server, cluster_id), STANDARD.encode(&server.identity.ca));
-    let (name, user) = (quote(name), quote(user));
+    let (name, user, server_name) = (quote(name), quote(user), identity::server_name(cluster_id));
+    // The server name tells the cluster for the requests that leave out the path of `server`, as `kubectl get --raw` does.
     format!(
         "apiVersion: v1\nkind: Config\nclusters:\n- name: {name}\n  cluster:\n    certificate-authority-data: {ca}\n    server: \
-         {endpoint}\ncontexts:\n- name: {name}\n  context:\n    cluster: {name}\n    user: {user}\ncurrent-context: \
-         {name}\nusers:\n- name: {user}\n  user:\n{credentials}preferences: {{}}\n"
+         {endpoint}\n    tls-server-name: {server_name}\ncontexts:\n- name: {name}\n  context:\n    cluster: {name}\n    user: \
+         {user}\ncurrent-context: {name}\nusers:\n- name: {user}\n  user:\n{credentials}preferences: {{}}\n"
     )
 }
 

@@ -208,12 +208,11 @@ impl Objects {
             }
         }
         let metadata = as_map(map.entry("metadata").or_insert_with(|| json!({})));
-        if metadata.get("name").and_then(Value::as_str).unwrap_or_default().is_empty() {
-            if let Some(prefix) =
-                metadata.get("generateName").and_then(Value::as_str).filter(|prefix| !prefix.is_empty())
-            {
-                metadata.insert("name".into(), json!(format!("{prefix}{}", suffix())));
-            }
+        let prefix = metadata.get("generateName").and_then(Value::as_str).filter(|prefix| !prefix.is_empty());
+        let unnamed = metadata.get("name").and_then(Value::as_str).unwrap_or_default().is_empty();
+        if let (true, Some(prefix)) = (unnamed, prefix) {
+            let name = format!("{prefix}{}", suffix());
+            metadata.insert("name".into(), json!(name));
         }
         let name = metadata.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
         if resource.namespaced {
@@ -383,10 +382,9 @@ impl Objects {
     pub fn delete(&mut self, at: At, preconditions: &Value, now: SimTime, dry_run: bool) -> Answer<Value> {
         let object = self.get(at)?.clone();
         for field in ["uid", "resourceVersion"] {
-            if let Some(wanted) = preconditions.get(field).and_then(Value::as_str) {
-                if object["metadata"][field].as_str() != Some(wanted) {
-                    return Err(status::conflict(at.resource, at.name, &format!("Precondition failed: {field}")));
-                }
+            let wanted = preconditions.get(field).and_then(Value::as_str);
+            if wanted.is_some() && object["metadata"][field].as_str() != wanted {
+                return Err(status::conflict(at.resource, at.name, &format!("Precondition failed: {field}")));
             }
         }
         if dry_run {

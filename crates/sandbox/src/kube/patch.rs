@@ -93,10 +93,10 @@ pub fn strategic(target: &mut Value, patch: &Value) {
         }
     }
     for (name, order) in fields {
-        if let (Some(list), Value::Array(order)) = (name.strip_prefix("$setElementOrder/"), order) {
-            if let Some(Value::Array(items)) = map.get_mut(list) {
-                set_order(list, items, order);
-            }
+        if let (Some(list), Value::Array(order)) = (name.strip_prefix("$setElementOrder/"), order)
+            && let Some(Value::Array(items)) = map.get_mut(list)
+        {
+            set_order(list, items, order);
         }
     }
 }

@@ -1,0 +1,544 @@
+//! Kubernetes clusters: `/v2/kubernetes/clusters`.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::pool::{self, Pool, Wanted};
+use super::refusal::{self, Answer};
+use super::{Store, catalog, page::Page};
+use crate::clock::SimTime;
+use crate::http::{Call, CloudName, Reply};
+use crate::kube::{self, KubeServer};
+use crate::table::Object;
+use crate::world::{ClusterView, NodeView, State, TaintView, new_id};
+
+/// Settings that the API keeps and gives back, and that change nothing in the sandbox.
+const KEPT: [&str; 6] = [
+    "cluster_autoscaler_configuration",
+    "routing_agent",
+    "amd_gpu_device_plugin",
+    "amd_gpu_device_metrics_exporter_plugin",
+    "nvidia_gpu_device_plugin",
+    "rdma_shared_dev_plugin",
+];
+const DAYS: [&str; 8] = ["any", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"];
+const MAX_POOLS: usize = 100;
+const MAX_ADDRESSES: usize = 200;
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Firewall {
+    #[serde(default, alias = "enable")]
+    pub enabled: bool,
+    #[serde(default)]
+    pub allowed_addresses: Vec<String>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Maintenance {
+    #[serde(default)]
+    pub start_time: String,
+    #[serde(default)]
+    pub day: String,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Upgrade {
+    pub from: String,
+    pub until: SimTime,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Cluster {
+    pub id: String,
+    pub name: String,
+    pub region: String,
+    pub version: String,
+    pub upgrade: Option<Upgrade>,
+    pub cluster_subnet: String,
+    pub service_subnet: String,
+    pub vpc: String,
+    pub tags: Vec<String>,
+    pub ha: bool,
+    pub auto_upgrade: bool,
+    pub surge_upgrade: bool,
+    pub registry_enabled: bool,
+    pub maintenance: Maintenance,
+    pub firewall: Option<Firewall>,
+    pub kept: Map<String, Value>,
+    pub created: SimTime,
+    pub updated: SimTime,
+    pub api_up: SimTime,
+    pub ready: SimTime,
+    pub gone: Option<SimTime>,
+}
+
+impl Cluster {
+    fn state(&self, now: SimTime) -> &'static str {
+        if self.gone.is_some() {
+            "deleted"
+        } else if now < self.ready {
+            "provisioning"
+        } else if self.upgrade.as_ref().is_some_and(|upgrade| now < upgrade.until) {
+            "upgrading"
+        } else {
+            "running"
+        }
+    }
+
+    /// What runs: during an upgrade still the old version.
+    fn running_version(&self, now: SimTime) -> &str {
+        match &self.upgrade {
+            Some(upgrade) if now < upgrade.until => &upgrade.from,
+            _ => &self.version,
+        }
+    }
+}
+
+impl Object for Cluster {
+    const TYPE: &'static str = "digitalocean.cluster";
+
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn keys(&self) -> Vec<String> {
+        vec![format!("name:{}", self.name), format!("vpc:{}", self.vpc)]
+    }
+
+    fn gone_at(&self) -> Option<SimTime> {
+        self.gone
+    }
+
+    fn ledger(&self, now: SimTime) -> Value {
+        json!({
+            "name": self.name, "region": self.region, "version": self.version, "vpc": self.vpc,
+            "state": self.state(now), "tags": self.tags,
+        })
+    }
+}
+
+#[derive(Deserialize)]
+struct Create {
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    region: String,
+    #[serde(default)]
+    version: String,
+    node_pools: Option<Vec<Wanted>>,
+    vpc_uuid: Option<String>,
+    cluster_subnet: Option<String>,
+    service_subnet: Option<String>,
+    #[serde(flatten)]
+    settings: Settings,
+}
+
+/// What can be given at the start and changed later.
+#[derive(Deserialize)]
+struct Settings {
+    tags: Option<Vec<String>>,
+    ha: Option<bool>,
+    auto_upgrade: Option<bool>,
+    surge_upgrade: Option<bool>,
+    maintenance_policy: Option<Maintenance>,
+    control_plane_firewall: Option<Firewall>,
+    #[serde(flatten)]
+    rest: Map<String, Value>,
+}
+
+#[derive(Deserialize)]
+struct Update {
+    name: Option<String>,
+    #[serde(flatten)]
+    settings: Settings,
+}
+
+fn check_name(name: &str) -> Answer<()> {
+    if pool::is_dns_label(name) && name.starts_with(|c: char| c.is_ascii_lowercase()) {
+        return Ok(());
+    }
+    Err(refusal::invalid_spec(format!(
+        "name \"{name}\" is invalid: it must start with a letter and contain only lowercase letters, numbers and dashes"
+    )))
+}
+
+fn check_subnet(text: Option<String>, usual: &str, field: &str) -> Answer<String> {
+    let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(usual.into()) };
+    match text.parse::<ipnet::Ipv4Net>() {
+        Ok(_) => Ok(text),
+        Err(_) => Err(refusal::invalid_spec(format!("{field} \"{text}\" is not a valid CIDR"))),
+    }
+}
+
+impl Settings {
+    /// Checks everything before anything changes.
+    fn apply(self, cluster: &mut Cluster) -> Answer<()> {
+        if let Some(tags) = &self.tags {
+            cluster.tags = pool::own_tags(tags)?;
+        }
+        if self.ha == Some(false) && cluster.ha {
+            return Err(refusal::invalid_spec("high availability cannot be disabled once it is enabled"));
+        }
+        cluster.ha |= self.ha == Some(true);
+        cluster.auto_upgrade = self.auto_upgrade.unwrap_or(cluster.auto_upgrade);
+        cluster.surge_upgrade = self.surge_upgrade.unwrap_or(cluster.surge_upgrade);
+        if let Some(policy) = self.maintenance_policy {
+            cluster.maintenance = check_maintenance(policy)?;
+        }
+        if let Some(firewall) = self.control_plane_firewall {
+            cluster.firewall = Some(check_firewall(firewall)?);
+        }
+        for name in KEPT {
+            match self.rest.get(name) {
+                Some(Value::Null) | None => {}
+                Some(value @ Value::Object(_)) => drop(cluster.kept.insert(name.into(), value.clone())),
+                Some(_) => return Err(refusal::invalid_spec(format!("{name} must be an object"))),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn check_maintenance(policy: Maintenance) -> Answer<Maintenance> {
+    let day = if policy.day.is_empty() { "any".to_owned() } else { policy.day.to_ascii_lowercase() };
+    let start_time = if policy.start_time.is_empty() { "00:00".to_owned() } else { policy.start_time };
+    let clock = start_time.split_once(':').and_then(|(h, m)| Some((h.parse::<u8>().ok()?, m.parse::<u8>().ok()?)));
+    match clock {
+        Some((hour, minute)) if hour < 24 && minute < 60 && DAYS.contains(&day.as_str()) => {
+            Ok(Maintenance { start_time: format!("{hour:02}:{minute:02}"), day })
+        }
+        _ => Err(refusal::invalid_spec(format!("maintenance_policy \"{day} {start_time}\" is not valid"))),
+    }
+}
+
+fn check_firewall(firewall: Firewall) -> Answer<Firewall> {
+    let valid = |text: &String| text.parse::<ipnet::IpNet>().is_ok() || text.parse::<std::net::IpAddr>().is_ok();
+    if let Some(bad) = firewall.allowed_addresses.iter().find(|text| !valid(text)) {
+        return Err(refusal::invalid_spec(format!(
+            "control_plane_firewall.allowed_addresses: \"{bad}\" is not an address or CIDR"
+        )));
+    }
+    if firewall.allowed_addresses.len() > MAX_ADDRESSES {
+        return Err(refusal::invalid_spec(format!("control_plane_firewall takes at most {MAX_ADDRESSES} addresses")));
+    }
+    Ok(firewall)
+}
+
+pub fn list(state: &State, kube: &KubeServer, call: &Call) -> Answer<Reply> {
+    let (page, store) = (Page::of(call), &state.digitalocean);
+    let items = store.clusters.page("", page.offset(), page.len()).map(|c| shown(store, kube, c, state.now)).collect();
+    Ok(Reply::json(200, &page.wrap(call, "kubernetes_clusters", items, store.clusters.len())))
+}
+
+pub fn get(state: &State, kube: &KubeServer, id: &str) -> Answer<Reply> {
+    let cluster = state.digitalocean.clusters.get(id).ok_or_else(refusal::not_found)?;
+    Ok(answer(state, kube, 200, cluster))
+}
+
+fn answer(state: &State, kube: &KubeServer, status: u16, cluster: &Cluster) -> Reply {
+    Reply::json(status, &json!({"kubernetes_cluster": shown(&state.digitalocean, kube, cluster, state.now)}))
+}
+
+pub fn create(state: &mut State, kube: &KubeServer, call: &Call) -> Answer<Reply> {
+    let body: Create = call.json().map_err(|bad| refusal::of(&bad))?;
+    check_name(&body.name)?;
+    if !catalog::has_region(&body.region) {
+        return Err(refusal::invalid_spec(format!("invalid region \"{}\"", body.region)));
+    }
+    let version = catalog::resolve_version(&body.version)
+        .ok_or_else(|| refusal::invalid_spec(format!("invalid version slug \"{}\"", body.version)))?;
+    let vpc = vpc_for(&state.digitalocean, &body)?;
+    let id = new_id();
+    let mut pools = plan_pools(&state.digitalocean, &id, body.node_pools.as_deref().unwrap_or_default())?;
+    if call.effects.out_of_capacity(&body.region) {
+        return Err(refusal::no_capacity(&body.region));
+    }
+    if state.digitalocean.clusters.len() as u64 >= state.quota.clusters {
+        return Err(refusal::limit_reached("Kubernetes cluster"));
+    }
+    pool::check_quota(state, pools.iter().map(|pool| u64::from(pool.count)).sum())?;
+
+    // Together six to seven minutes: the control plane, then nodes, then a last look.
+    let (now, dice) = (state.now, &mut state.dice);
+    let (up, nodes, last) = (dice.seconds(260, 300), dice.seconds(90, 105), dice.seconds(10, 15));
+    let at = |ms: i64| if call.effects.stuck { SimTime::NEVER } else { now.plus_ms(ms) };
+    for pool in &mut pools {
+        (pool.created, pool.updated) = (now, now);
+        pool::resize(pool, now, dice, call.effects.stuck);
+        pool.nodes.iter_mut().for_each(|node| node.ready = at(up + nodes));
+    }
+    let mut cluster = Cluster {
+        id,
+        name: body.name,
+        region: body.region,
+        version: version.into(),
+        upgrade: None,
+        cluster_subnet: check_subnet(body.cluster_subnet, "10.244.0.0/16", "cluster_subnet")?,
+        service_subnet: check_subnet(body.service_subnet, "10.245.0.0/16", "service_subnet")?,
+        vpc,
+        tags: vec![],
+        ha: false,
+        auto_upgrade: false,
+        surge_upgrade: false,
+        registry_enabled: false,
+        maintenance: Maintenance { start_time: "00:00".into(), day: "any".into() },
+        firewall: None,
+        kept: Map::new(),
+        created: now,
+        updated: now,
+        api_up: at(up),
+        ready: at(up + nodes + last),
+        gone: None,
+    };
+    body.settings.apply(&mut cluster)?;
+    pools.into_iter().for_each(|pool| state.digitalocean.pools.insert(pool));
+    let reply = answer(state, kube, 201, &cluster);
+    state.digitalocean.clusters.insert(cluster);
+    Ok(reply)
+}
+
+fn vpc_for(store: &Store, body: &Create) -> Answer<String> {
+    let given = body.vpc_uuid.as_deref().filter(|id| !id.is_empty());
+    let vpc = match given {
+        Some(id) => {
+            store.vpcs.get(id).ok_or_else(|| refusal::invalid_spec(format!("vpc_uuid \"{id}\" was not found")))?
+        }
+        None => store
+            .vpcs
+            .first(&format!("default:{}", body.region))
+            .ok_or_else(|| refusal::invalid_spec("the region has no default VPC"))?,
+    };
+    if vpc.region != body.region {
+        return Err(refusal::invalid_spec(format!(
+            "vpc_uuid \"{}\" is in region {}, and the cluster would be in {}",
+            vpc.id, vpc.region, body.region
+        )));
+    }
+    Ok(vpc.id.clone())
+}
+
+fn plan_pools(store: &Store, cluster: &str, wanted: &[Wanted]) -> Answer<Vec<Pool>> {
+    if wanted.is_empty() {
+        return Err(refusal::invalid_spec("worker_node_pool_specs: at least one node pool is required"));
+    }
+    if wanted.len() > MAX_POOLS {
+        return Err(refusal::invalid_spec(format!("a cluster can have at most {MAX_POOLS} node pools")));
+    }
+    let mut pools: Vec<Pool> = Vec::new();
+    for (at, spec) in wanted.iter().enumerate() {
+        let pool = pool::plan(store, cluster, spec, at)?;
+        if pools.iter().any(|other| other.name == pool.name) {
+            return Err(refusal::invalid_spec(format!(
+                "worker_node_pool_specs[{at}].name \"{}\" must be unique",
+                pool.name
+            )));
+        }
+        pools.push(pool);
+    }
+    Ok(pools)
+}
+
+pub fn update(state: &mut State, kube: &KubeServer, call: &Call, id: &str) -> Answer<Reply> {
+    let body: Update = call.json().map_err(|bad| refusal::of(&bad))?;
+    let mut cluster = state.digitalocean.live_cluster(id)?.clone();
+    if let Some(name) = body.name.filter(|name| !name.is_empty()) {
+        check_name(&name)?;
+        cluster.name = name;
+    }
+    body.settings.apply(&mut cluster)?;
+    cluster.updated = state.now;
+    let reply = answer(state, kube, 202, &cluster);
+    state.digitalocean.clusters.update(id, |old| *old = cluster);
+    Ok(reply)
+}
+
+/// Deleting again what is being deleted is fine.
+pub fn delete(state: &mut State, id: &str) -> Answer<Reply> {
+    let gone = state.now.plus_ms(state.dice.seconds(60, 120));
+    let store = &mut state.digitalocean;
+    let cluster = store.clusters.get(id).ok_or_else(refusal::not_found)?;
+    if cluster.gone.is_none() {
+        store.clusters.update(id, |cluster| cluster.gone = Some(gone));
+        let pools: Vec<String> = store.pools.find(&format!("cluster:{id}")).map(|pool| pool.id.clone()).collect();
+        for pool in pools {
+            store.pools.update(&pool, |pool| pool::leave(pool, gone));
+        }
+    }
+    Ok(Reply::empty(204))
+}
+
+pub fn upgrade(state: &mut State, call: &Call, id: &str) -> Answer<Reply> {
+    #[derive(Deserialize)]
+    struct Body {
+        #[serde(default)]
+        version: String,
+    }
+    let body: Body = call.json().map_err(|bad| refusal::of(&bad))?;
+    let now = state.now;
+    let cluster = state.digitalocean.live_cluster(id)?;
+    let to = catalog::resolve_version(&body.version)
+        .ok_or_else(|| refusal::invalid_spec(format!("invalid version slug \"{}\"", body.version)))?;
+    if cluster.state(now) != "running" {
+        return Err(refusal::not_yet(format!("cluster is {}; it cannot be upgraded now", cluster.state(now))));
+    }
+    if to == cluster.version {
+        return Err(refusal::invalid_spec(format!("cluster is already at version {to}")));
+    }
+    if !catalog::upgrades_from(&cluster.version).contains(&to) {
+        return Err(refusal::invalid_spec(format!("cannot upgrade from version {} to {to}", cluster.version)));
+    }
+    let until = now.plus_ms(state.dice.seconds(300, 600));
+    state.digitalocean.clusters.update(id, |cluster| {
+        cluster.upgrade = Some(Upgrade { from: cluster.version.clone(), until });
+        (cluster.version, cluster.updated) = (to.to_owned(), now);
+    });
+    Ok(Reply::empty(202))
+}
+
+pub fn upgrades(state: &State, id: &str) -> Answer<Reply> {
+    let cluster = state.digitalocean.live_cluster(id)?;
+    let list = catalog::version_list(&catalog::upgrades_from(&cluster.version));
+    Ok(Reply::json(200, &json!({"available_upgrade_versions": list})))
+}
+
+/// Turns the registry on or off for several clusters, all or none.
+pub fn registry(state: &mut State, call: &Call, on: bool) -> Answer<Reply> {
+    #[derive(Deserialize)]
+    struct Body {
+        #[serde(default)]
+        cluster_uuids: Vec<String>,
+    }
+    let body: Body = call.json().map_err(|bad| refusal::of(&bad))?;
+    if body.cluster_uuids.is_empty() {
+        return Err(refusal::invalid_spec("cluster_uuids: at least one cluster is required"));
+    }
+    for id in &body.cluster_uuids {
+        state.digitalocean.live_cluster(id)?;
+    }
+    for id in &body.cluster_uuids {
+        state.digitalocean.clusters.update(id, |cluster| cluster.registry_enabled = on);
+    }
+    Ok(Reply::empty(204))
+}
+
+/// Load balancers and volumes that workloads would have made: the sandbox's clusters make none.
+pub fn associated(state: &State, id: &str) -> Answer<Reply> {
+    state.digitalocean.live_cluster(id)?;
+    Ok(Reply::json(200, &json!({"load_balancers": [], "volumes": [], "volume_snapshots": []})))
+}
+
+pub fn shown(store: &Store, kube: &KubeServer, cluster: &Cluster, now: SimTime) -> Value {
+    let mut tags = cluster.tags.clone();
+    tags.extend(["k8s".to_owned(), format!("k8s:{}", cluster.id)]);
+    let pools: Vec<Value> =
+        store.pools.find(&format!("cluster:{}", cluster.id)).map(|pool| pool::shown(pool, now)).collect();
+    let up = now >= cluster.api_up;
+    let state = cluster.state(now);
+    let status =
+        if state == "provisioning" { json!({"state": state, "message": state}) } else { json!({"state": state}) };
+    let mut all = json!({
+        "id": cluster.id, "name": cluster.name, "region": cluster.region, "version": cluster.version,
+        "cluster_subnet": cluster.cluster_subnet, "service_subnet": cluster.service_subnet, "vpc_uuid": cluster.vpc,
+        "ipv4": if up { "127.0.0.1" } else { "" },
+        "endpoint": if up { kube::endpoint(kube, &cluster.id) } else { String::new() },
+        "tags": tags, "node_pools": pools,
+        "maintenance_policy": {
+            "start_time": cluster.maintenance.start_time, "duration": "4h0m0s", "day": cluster.maintenance.day,
+        },
+        "auto_upgrade": cluster.auto_upgrade, "surge_upgrade": cluster.surge_upgrade, "ha": cluster.ha,
+        "registry_enabled": cluster.registry_enabled, "control_plane_firewall": cluster.firewall, "status": status,
+        "created_at": cluster.created.rfc3339(), "updated_at": cluster.updated.rfc3339(),
+    });
+    for name in KEPT {
+        all[name] = cluster.kept.get(name).cloned().unwrap_or(Value::Null);
+    }
+    all
+}
+
+/// Credentials exist as soon as there is a control plane to use them on.
+fn with_control_plane<'a>(state: &'a State, id: &str) -> Answer<&'a Cluster> {
+    let cluster = state.digitalocean.live_cluster(id)?;
+    if state.now < cluster.api_up {
+        return Err(refusal::not_yet("cluster is provisioning; its control plane is not available yet"));
+    }
+    Ok(cluster)
+}
+
+fn context(cluster: &Cluster) -> String {
+    format!("do-{}-{}", cluster.region, cluster.name)
+}
+
+pub fn kubeconfig(state: &State, kube: &KubeServer, id: &str) -> Answer<Reply> {
+    let cluster = with_control_plane(state, id)?;
+    let text = kube::kubeconfig_with_token(kube, id, &context(cluster));
+    Ok(Reply { content_type: "application/yaml", ..Reply::text(200, text) })
+}
+
+pub fn credentials(state: &State, kube: &KubeServer, call: &Call, id: &str) -> Answer<Reply> {
+    use base64::Engine;
+    with_control_plane(state, id)?;
+    const WEEK_SECONDS: usize = 7 * 24 * 3600;
+    let seconds = call.number("expiry_seconds", WEEK_SECONDS).min(WEEK_SECONDS) as i64;
+    let ca = base64::engine::general_purpose::STANDARD.encode(kube.ca_pem());
+    Ok(Reply::json(
+        200,
+        &json!({
+            "server": kube::endpoint(kube, id), "certificate_authority_data": ca, "client_certificate_data": null,
+            "client_key_data": null, "token": kube.token(id), "expires_at": state.now.plus_ms(seconds * 1000).rfc3339(),
+        }),
+    ))
+}
+
+pub fn user(state: &State, id: &str) -> Answer<Reply> {
+    state.digitalocean.live_cluster(id)?;
+    let user = json!({"username": "sandbox@berth.dev", "groups": ["k8saas:authenticated"]});
+    Ok(Reply::json(200, &json!({"kubernetes_cluster_user": user})))
+}
+
+/// Simulated time between a node's joining and its being ready.
+const JOINING_MS: i64 = 20_000;
+
+pub fn view(store: &Store, id: &str, now: SimTime) -> Option<ClusterView> {
+    let cluster = store.clusters.get(id)?;
+    let mut nodes = Vec::new();
+    for pool in store.pools.find(&format!("cluster:{id}")) {
+        let mut labels = pool.labels.clone();
+        for (key, value) in [
+            ("doks.digitalocean.com/node-pool", pool.name.as_str()),
+            ("doks.digitalocean.com/node-pool-id", pool.id.as_str()),
+            ("doks.digitalocean.com/version", cluster.running_version(now)),
+            ("topology.kubernetes.io/region", cluster.region.as_str()),
+            ("region", cluster.region.as_str()),
+        ] {
+            labels.insert(key.into(), value.into());
+        }
+        let taints: Vec<TaintView> = pool
+            .taints
+            .iter()
+            .map(|t| TaintView { key: t.key.clone(), value: t.value.clone(), effect: t.effect.clone() })
+            .collect();
+        let here = pool.nodes.iter().filter(|node| node.gone.is_none_or(|gone| gone > now));
+        for node in here.filter(|node| now >= node.ready.plus_ms(-JOINING_MS).max(node.created)) {
+            let mut labels = labels.clone();
+            labels.insert("doks.digitalocean.com/node-id".into(), node.id.clone());
+            nodes.push(NodeView {
+                name: node.name.clone(),
+                ready: now >= node.ready && node.gone.is_none(),
+                pool: pool.name.clone(),
+                size: pool.size.clone(),
+                labels,
+                taints: taints.clone(),
+                created: node.created,
+            });
+        }
+    }
+    Some(ClusterView {
+        id: cluster.id.clone(),
+        name: cluster.name.clone(),
+        cloud: CloudName::DigitalOcean,
+        kubernetes_version: format!("v{}", catalog::kubernetes_version(cluster.running_version(now))),
+        nodes,
+        api_up: now >= cluster.api_up && cluster.gone.is_none(),
+        created: cluster.created,
+    })
+}
