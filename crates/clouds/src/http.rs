@@ -462,3 +462,143 @@ pub fn segment(text: &str) -> String {
         _ => utf8_percent_encode(text, KEPT).to_string(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::Router;
+    use axum::extract::State;
+    use axum::http::HeaderMap as Headers;
+    use axum::response::IntoResponse;
+    use std::sync::Arc;
+
+    struct Plain;
+
+    impl Dialect for Plain {
+        fn cloud(&self) -> &'static str {
+            "Cloud"
+        }
+        fn read(&self, body: &[u8]) -> (String, String) {
+            ("some_code".into(), String::from_utf8_lossy(body).into_owned())
+        }
+    }
+
+    /// Answers with these, one after the other, and then with the last again.
+    async fn serve(answers: Vec<(u16, &'static [(&'static str, &'static str)], Vec<u8>)>) -> (Http, Arc<AtomicU64>) {
+        let seen = Arc::new(AtomicU64::new(0));
+        let answer = |State((seen, answers)): State<(Arc<AtomicU64>, Arc<Vec<_>>)>, sent: Headers| async move {
+            assert_eq!(sent["authorization"], "bearer tok-secret");
+            assert!(sent["user-agent"].to_str().unwrap().starts_with("berth/"));
+            let index = (seen.fetch_add(1, Ordering::SeqCst) as usize).min(answers.len() - 1);
+            let (status, extra, body): &(u16, &[(&str, &str)], Vec<u8>) = &answers[index];
+            let mut headers = Headers::new();
+            for (name, value) in *extra {
+                headers.insert(*name, value.parse().unwrap());
+            }
+            (axum::http::StatusCode::from_u16(*status).unwrap(), headers, body.clone()).into_response()
+        };
+        let app = Router::new().fallback(answer).with_state((seen.clone(), Arc::new(answers)));
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let base_url = format!("http://{}", listener.local_addr().unwrap());
+        tokio::spawn(async move { axum::serve(listener, app).await });
+        let settings = Settings {
+            base_url,
+            authorization: SecretString::from("bearer tok-secret".to_owned()),
+            requests_per_second: 1000.0,
+            burst: 100,
+            timeout: Duration::from_secs(5),
+            dialect: &Plain,
+        };
+        (Http::new(settings).unwrap(), seen)
+    }
+
+    #[tokio::test]
+    async fn reads_are_tried_again_and_changes_are_not() {
+        let (http, seen) = serve(vec![
+            (503, &[], b"busy".to_vec()),
+            (429, &[("retry-after", "0")], vec![]),
+            (200, &[], b"[1]".to_vec()),
+        ])
+        .await;
+        assert_eq!(http.get::<Vec<u32>>("/v2/x", &[("a", "b c")]).await.unwrap(), [1]);
+        assert_eq!((http.calls(), seen.load(Ordering::SeqCst)), (3, 3));
+
+        let (http, seen) = serve(vec![(503, &[("retry-after", "7")], b"busy".to_vec())]).await;
+        let trouble = http.change(Method::POST, "/v2/x", &[], Some(&vec![1])).await.unwrap_err();
+        assert_eq!(trouble.class, Class::Retry { after: Some(Duration::from_secs(7)) });
+        assert_eq!(trouble.message, "POST /v2/x: Cloud answered 503 some_code: busy");
+        assert_eq!(seen.load(Ordering::SeqCst), 1);
+
+        // A pause that long is for the engine to take, which can show it.
+        let (http, seen) = serve(vec![(429, &[("retry-after", "3600")], vec![])]).await;
+        let trouble = http.get_bytes("/v2/x", &[]).await.unwrap_err();
+        assert_eq!(trouble.class, Class::Retry { after: Some(Duration::from_secs(3600)) });
+        assert_eq!(seen.load(Ordering::SeqCst), 1);
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_cannot_be_read_counts_as_lost() {
+        let (http, _) = serve(vec![(200, &[], b"<html>".to_vec())]).await;
+        let trouble = http.send::<u32>(Method::PUT, "/v2/x", &[], None).await.unwrap_err();
+        assert!(
+            trouble.is_retry() && trouble.message.starts_with("PUT /v2/x: Cloud's answer could not be understood"),
+            "{trouble}"
+        );
+    }
+
+    #[tokio::test]
+    async fn an_answer_without_end_is_given_up_on() {
+        let (http, _) = serve(vec![(200, &[], vec![b' '; MAX_BODY_BYTES + 1])]).await;
+        let trouble = http.get_bytes("/v2/x", &[]).await.unwrap_err();
+        assert_eq!(trouble.message, "GET /v2/x: Cloud's answer is larger than 64 MiB");
+    }
+
+    #[tokio::test]
+    async fn long_words_are_cut_and_redirects_are_not_followed() {
+        let (http, _) = serve(vec![(302, &[("location", "http://127.0.0.1:1/")], vec![b'x'; 10_000])]).await;
+        let trouble = http.get_bytes("/v2/x", &[]).await.unwrap_err();
+        assert!(trouble.class == Class::Refused && trouble.message.chars().count() < 500, "{trouble}");
+        assert!(!format!("{trouble:?}").contains("tok-secret"));
+    }
+
+    #[test]
+    fn pauses_are_read_in_every_form() {
+        let now: jiff::Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        let pause = |pairs: &[(&'static str, &str)]| {
+            let headers: HeaderMap = pairs.iter().map(|(n, v)| (n.parse().unwrap(), v.parse().unwrap())).collect();
+            asked_pause(&headers, now).map(|pause| pause.as_secs())
+        };
+        assert_eq!(pause(&[("retry-after", "12")]), Some(12));
+        assert_eq!(pause(&[("retry-after", "Thu, 01 Jan 2026 00:01:00 GMT")]), Some(60));
+        assert_eq!(pause(&[("retry-after", "Wed, 31 Dec 2025 00:00:00 GMT")]), Some(0));
+        assert_eq!(pause(&[("ratelimit-remaining", "0"), ("ratelimit-reset", "1767225630")]), Some(30));
+        assert_eq!(pause(&[("ratelimit-remaining", "99"), ("ratelimit-reset", "1767225630")]), None);
+        assert_eq!(pause(&[("retry-after", "soon")]), None);
+    }
+
+    #[test]
+    fn segments_cannot_leave_their_place() {
+        assert_eq!(segment("a/../b?c#d"), "a%2F..%2Fb%3Fc%23d");
+        assert_eq!(segment(".."), "%2E%2E");
+        assert_eq!(segment("batch-1_x.y"), "batch-1_x.y");
+    }
+
+    #[test]
+    fn bad_addresses_and_tokens_are_told_without_the_token() {
+        let settings = |base_url: &str, token: &str| Settings {
+            base_url: base_url.into(),
+            authorization: SecretString::from(token.to_owned()),
+            requests_per_second: 0.0,
+            burst: 0,
+            timeout: CALL_TIMEOUT,
+            dialect: &Plain,
+        };
+        assert!(Http::new(settings("ftp://x", "t")).is_err());
+        assert!(Http::new(settings("not an address", "t")).is_err());
+        let trouble = Http::new(settings("https://x", "tok\nsecret")).err().unwrap();
+        assert!(trouble.class == Class::Unauthorized && !format!("{trouble:?}").contains("secret"), "{trouble:?}");
+        assert_eq!(limit("http://127.0.0.1:7070", 0, 20.0, 100).0, 100_000.0);
+        assert_eq!(limit("https://api.civo.com", 0, 20.0, 100), (20.0, 100));
+        assert_eq!(limit("http://127.0.0.1:7070", 5, 20.0, 100), (5.0, 5));
+    }
+}

@@ -1,7 +1,7 @@
 //! Civo's HTTP API: the requests and the fields that Berth needs.
 
 use crate::http::{Http, segment};
-use berth_engine::handler::Outcome;
+use berth_engine::handler::{Class, Outcome, Trouble};
 use reqwest::Method;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
@@ -178,7 +178,7 @@ pub struct Region {
 pub struct Version {
     #[serde(deserialize_with = "or_default")]
     pub version: String,
-    #[serde(deserialize_with = "or_default", alias = "clusterType")]
+    #[serde(deserialize_with = "or_default", rename = "clusterType")]
     pub cluster_type: String,
 }
 
@@ -210,6 +210,12 @@ struct Made {
 }
 
 #[derive(Deserialize)]
+struct Done {
+    #[serde(default, deserialize_with = "or_default")]
+    result: String,
+}
+
+#[derive(Deserialize)]
 struct Kubeconfig {
     #[serde(default, deserialize_with = "or_default")]
     kubeconfig: String,
@@ -227,9 +233,6 @@ pub struct NewNetwork<'a> {
     pub region: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cidr_v4: Option<&'a str>,
-    /// Civo takes it as a word.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub default: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -334,7 +337,7 @@ impl Api {
         self.change(Method::PUT, &format!("/v2/networks/{}", segment(id)), region, Some(body)).await
     }
     pub async fn delete_network(&self, region: &str, id: &str) -> Outcome<()> {
-        self.change(Method::DELETE, &format!("/v2/networks/{}", segment(id)), region, None).await
+        self.delete(&format!("/v2/networks/{}", segment(id)), region).await
     }
 
     pub async fn firewalls(&self, region: &str) -> Outcome<Vec<Firewall>> {
@@ -353,7 +356,7 @@ impl Api {
         self.change(Method::PUT, &format!("/v2/firewalls/{}", segment(id)), region, Some(body)).await
     }
     pub async fn delete_firewall(&self, region: &str, id: &str) -> Outcome<()> {
-        self.change(Method::DELETE, &format!("/v2/firewalls/{}", segment(id)), region, None).await
+        self.delete(&format!("/v2/firewalls/{}", segment(id)), region).await
     }
     pub async fn create_rule(&self, region: &str, firewall: &str, rule: &FirewallRule) -> Outcome<()> {
         let code = region_code(region);
@@ -362,7 +365,7 @@ impl Api {
     }
     pub async fn delete_rule(&self, region: &str, firewall: &str, rule: &str) -> Outcome<()> {
         let path = format!("/v2/firewalls/{}/rules/{}", segment(firewall), segment(rule));
-        self.change(Method::DELETE, &path, region, None).await
+        self.delete(&path, region).await
     }
 
     pub async fn clusters(&self, region: &str, page: u32) -> Outcome<Page<Cluster>> {
@@ -386,7 +389,7 @@ impl Api {
         self.change(Method::PUT, &cluster_path(id), region, Some(body)).await
     }
     pub async fn delete_cluster(&self, region: &str, id: &str) -> Outcome<()> {
-        self.change(Method::DELETE, &cluster_path(id), region, None).await
+        self.delete(&cluster_path(id), region).await
     }
     pub async fn create_pool(&self, region: &str, cluster: &str, body: &PoolBody<'_>) -> Outcome<()> {
         self.change(Method::POST, &format!("{}/pools", cluster_path(cluster)), region, Some(body)).await
@@ -396,7 +399,21 @@ impl Api {
             .await
     }
     pub async fn delete_pool(&self, region: &str, cluster: &str, pool: &str) -> Outcome<()> {
-        self.change(Method::DELETE, &format!("{}/pools/{}", cluster_path(cluster), segment(pool)), region, None).await
+        self.delete(&format!("{}/pools/{}", cluster_path(cluster), segment(pool)), region).await
+    }
+
+    /// Civo answers a delete that it cannot do yet, such as that of a network with a cluster on its way out, with
+    /// success and the word `failed`.
+    async fn delete(&self, path: &str, region: &str) -> Outcome<()> {
+        let answer = self.http.change(Method::DELETE, path, &[("region", &region_code(region))], None).await?;
+        let result = serde_json::from_slice::<Done>(&answer).map(|done| done.result).unwrap_or_default();
+        match result.as_str() {
+            "failed" => {
+                let what = format!("DELETE {path}: Civo cannot delete it yet: something in it is still on its way out");
+                Err(Trouble::new(Class::Retry { after: None }, what))
+            }
+            _ => Ok(()),
+        }
     }
 
     async fn change(

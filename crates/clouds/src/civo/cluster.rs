@@ -144,7 +144,11 @@ impl ClusterHandler {
                     region: Some(&region_code(region)),
                     ..PoolBody::default()
                 };
-                self.0.api.create_pool(region, &cluster.id, &body).await
+                match self.0.api.create_pool(region, &cluster.id, &body).await {
+                    // Its id says what it is for: one that is there already was made by an earlier attempt.
+                    Err(trouble) if matches!(trouble.class, Class::Taken { .. }) => Ok(()),
+                    other => other,
+                }
             }
             Step::Remove { old, new } => {
                 let find = |id: &str| views.iter().find(|view| view.id == id);
@@ -161,18 +165,26 @@ impl ClusterHandler {
         if !matches!(trouble.class, Class::Taken { .. }) {
             return trouble;
         }
-        let other = self.0.cluster_index(region).await.ok();
-        let id = other.as_deref().into_iter().flatten().find(|entry| entry.name == name).map(|entry| entry.id.clone());
-        let mut taken = Trouble::new(
-            Class::Taken { id: id.clone() },
-            format!("Civo already has a cluster named `{name}` in {region}"),
-        );
-        if let Some(id) = id {
-            taken = taken
-                .help(format!("look at it:   civo kubernetes show {id} --region {}", region_code(region)))
-                .help(format!("to adopt it:   berth import CivoKubernetesCluster/{name} {id}"));
+        // Names are unique in the whole account: the other may be in another region.
+        let mut places = vec![region.to_owned()];
+        if let Ok(regions) = self.0.offers.regions(&self.0.api).await {
+            places.extend(regions.iter().map(|(code, _)| code.clone()).filter(|code| code != region));
         }
-        taken.help("to make another, change spec.clusterName")
+        for place in &places {
+            let index = self.0.cluster_index(place).await.ok();
+            if let Some(other) = index.iter().flat_map(|index| index.iter()).find(|entry| entry.name == name) {
+                let id = &other.id;
+                return Trouble::new(
+                    Class::Taken { id: Some(id.clone()) },
+                    format!("Civo already has a cluster named `{name}` in {place}"),
+                )
+                .help(format!("look at it:   civo kubernetes show {id} --region {}", region_code(place)))
+                .help(format!("to adopt it:   berth import CivoKubernetesCluster/{name} {id}"))
+                .help("to make another, change spec.clusterName");
+            }
+        }
+        Trouble::new(Class::Taken { id: None }, format!("Civo already has a cluster named `{name}`"))
+            .help("to make another, change spec.clusterName")
     }
 }
 
@@ -398,29 +410,24 @@ impl Handler for ClusterHandler {
     }
 
     fn overdue(&self, id: &str, waiting_for: &str) -> Vec<String> {
-        let mut lines = vec![format!("cluster {id} is still {waiting_for}")];
         if waiting_for.contains("API server") {
-            lines.extend([
+            vec![
                 "check that the firewall lets this machine reach port 6443: spec.firewall, or spec.apiAllowedCidrs"
                     .into(),
                 "look at it yourself:   curl -k ADDRESS/version".into(),
                 "where Berth is not meant to reach it, set the annotation berth.dev/ready-gate: cloud".into(),
-            ]);
+            ]
         } else if waiting_for.contains("Ready") {
-            lines.extend([
+            vec![
                 "look at the nodes:   kubectl describe nodes".into(),
                 format!("replace one that does not come up:   civo kubernetes recycle {id} --node NAME"),
-            ]);
+            ]
         } else {
-            lines.extend([
+            vec![
                 format!("look at it:   civo kubernetes show {id}, or https://dashboard.civo.com/kubernetes"),
                 "check that the region has capacity and that the network has free addresses".into(),
                 "Civo usually needs 2 minutes, at most 10".into(),
-            ]);
+            ]
         }
-        lines.push(
-            "run the same command again to go on waiting: the cluster is recorded and will not be made twice".into(),
-        );
-        lines
     }
 }

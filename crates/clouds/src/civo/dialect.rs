@@ -3,7 +3,6 @@
 use crate::http::{Dialect, Refusal};
 use berth_engine::handler::Class;
 use serde::Deserialize;
-use std::time::Duration;
 
 pub struct CivoDialect;
 
@@ -44,14 +43,12 @@ impl Dialect for CivoDialect {
             // Busy with something that ends by itself: another change, or objects that are on their way out.
             "cannot_scale_already_rescaling_cluster"
             | "database_quota_lock_failed"
-            | "database_network_delete_with_instance"
-            | "database_network_in_use"
-            | "database_firewall_in_use" => Class::Retry { after: Some(Duration::from_secs(2)) },
+            | "database_network_delete_with_instance" => Class::Retry { after: None },
             "database_kubernetes_cluster_not_found"
             | "database_cluster_pool_not_found"
             | "database_network_not_found"
             | "database_firewall_not_found"
-            | "database_firewall_rule_not_found"
+            | "database_firewall_rules_find"
             | "database_kubernetes_node_not_found" => Class::NotFound,
             _ if code.starts_with("authentication_") => Class::Unauthorized,
             _ if code.ends_with("_duplicate") || code.ends_with("_duplicate_name") || code.ends_with("_exists") => {
@@ -59,6 +56,8 @@ impl Dialect for CivoDialect {
             }
             // A size or an application that is not there is a mistake in the request, not an object that went away.
             _ if code.ends_with("_not_found") && refusal.change => Class::Refused,
+            // Not in Civo's words, so not Civo's answer: taking it for "gone" could make something twice.
+            _ if refusal.status == 404 => Class::Refused,
             _ => return None,
         })
     }
@@ -98,6 +97,7 @@ mod tests {
         assert_eq!(class(403, "quota_limit_reached", true), Some(Class::Quota));
         assert_eq!(class(404, "database_size_not_found", true), Some(Class::Refused));
         assert_eq!(class(500, "something_new", true), None);
+        assert_eq!(class(404, "", false), Some(Class::Refused));
     }
 
     #[test]

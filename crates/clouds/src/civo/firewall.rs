@@ -129,12 +129,16 @@ impl Handler for FirewallHandler {
 
     async fn delete(&self, observed: &Observed, props: &Props, _: bool) -> Outcome<()> {
         let region = text(props, "region").or_else(|_| text(&observed.props, "region"))?;
-        let deleted = self.0.api.delete_firewall(region, &observed.id).await;
-        deleted.map_err(|trouble| match trouble.is_retry() {
-            true => trouble
-                .help("a firewall goes once nothing uses it any more")
-                .help("a cluster that no longer restricts its API needs `apiAllowedCidrs: [0.0.0.0/0]` or a `firewall` of its own"),
-            false => trouble,
-        })
+        match self.0.api.delete_firewall(region, &observed.id).await {
+            Ok(()) => Ok(()),
+            Err(trouble) if trouble.is_not_found() => Err(trouble),
+            Err(trouble) => {
+                let id = &observed.id;
+                let in_use = self.0.clusters_that(region, |cluster| cluster.firewall_id == *id).await;
+                Err(super::in_use(trouble, in_use)
+                    .help("a firewall goes once nothing uses it any more")
+                    .help("a cluster whose API everyone may reach again needs `apiAllowedCidrs: [0.0.0.0/0]` or another `firewall`"))
+            }
+        }
     }
 }

@@ -13,6 +13,8 @@ mod pools;
 mod props;
 mod raise;
 mod rules;
+#[cfg(test)]
+mod tests;
 mod versions;
 
 use crate::Credentials;
@@ -184,6 +186,20 @@ impl Shared {
         }
     }
 
+    /// Names of the clusters that fit and are not on their way out.
+    async fn clusters_that(&self, region: &str, fits: impl Fn(&api::Cluster) -> bool) -> Outcome<Vec<String>> {
+        let mut names = Vec::new();
+        for number in 1..=MAX_PAGES {
+            let page = self.api.clusters(region, number).await?;
+            let found = page.items.into_iter().filter(|c| !c.status.eq_ignore_ascii_case("deleting") && fits(c));
+            names.extend(found.map(|cluster| cluster.name));
+            if number >= page.pages {
+                break;
+            }
+        }
+        Ok(names)
+    }
+
     async fn check_network(&self, region: &str, id: &str) -> Outcome<()> {
         let networks = self.networks(region).await?;
         if networks.iter().any(|network| network.id == id) {
@@ -234,6 +250,16 @@ impl Shared {
                 })
             }
         }
+    }
+}
+
+/// A delete that was refused: with clusters that stay, asking again will not help.
+fn in_use(trouble: Trouble, clusters: Outcome<Vec<String>>) -> Trouble {
+    match clusters {
+        Ok(names) if !names.is_empty() => {
+            Trouble::refused(format!("it is still in use by {}: {}", names.join(", "), trouble.message))
+        }
+        _ => trouble,
     }
 }
 

@@ -4,7 +4,7 @@ use super::Shared;
 use super::api::{Network, NewNetwork, region_code};
 use super::props::{maybe, put, text};
 use async_trait::async_trait;
-use berth_engine::handler::{Handler, Outcome};
+use berth_engine::handler::{Handler, Outcome, Trouble};
 use berth_engine::unit::{Change, Field, Observed, Op, Phase, Props, Typical};
 use serde_json::Value;
 use std::sync::Arc;
@@ -50,6 +50,12 @@ impl Handler for NetworkHandler {
     }
 
     async fn check(&self, desired: Props, observed: Option<&Observed>) -> Outcome<Props> {
+        let is_default = |props: &Props| props.get("is_default_for_region") == Some(&Value::Bool(true));
+        if is_default(&desired) && !observed.is_some_and(|o| is_default(&o.props)) {
+            return Err(Trouble::refused("Civo's API cannot make a network the default one of its region")
+                .help("leave spec.isDefaultForRegion out, or import the network that is the default one now")
+                .help("every kind of Berth's names its network: nothing falls back to the default one"));
+        }
         if observed.is_none() {
             self.0.offers.check_region(&self.0.api, text(&desired, "region")?, false).await?;
         }
@@ -79,41 +85,31 @@ impl Handler for NetworkHandler {
             label: text(desired, "network_name")?,
             region: &region_code(region),
             cidr_v4: maybe(desired, "ip_range_cidr"),
-            default: is_default(desired),
         };
         self.0.api.create_network(region, &body).await
     }
 
     async fn update(&self, observed: &Observed, desired: &Props, _: &[&str]) -> Outcome<()> {
         let region = text(&observed.props, "region")?;
-        let body = NewNetwork {
-            label: text(desired, "network_name")?,
-            region: &region_code(region),
-            cidr_v4: None,
-            default: is_default(desired),
-        };
+        let body = NewNetwork { label: text(desired, "network_name")?, region: &region_code(region), cidr_v4: None };
         self.0.api.update_network(region, &observed.id, &body).await
     }
 
     async fn delete(&self, observed: &Observed, props: &Props, _: bool) -> Outcome<()> {
         let region = text(props, "region").or_else(|_| text(&observed.props, "region"))?;
-        let deleted = self.0.api.delete_network(region, &observed.id).await;
-        deleted.map_err(|trouble| match trouble.is_retry() {
-            true => trouble
-                .help("a network goes once nothing is left in it: clusters, firewalls, instances, load balancers"),
-            false => trouble,
-        })
+        match self.0.api.delete_network(region, &observed.id).await {
+            Ok(()) => Ok(()),
+            Err(trouble) if trouble.is_not_found() => Err(trouble),
+            Err(trouble) => {
+                let id = &observed.id;
+                let in_use = self.0.clusters_that(region, |cluster| cluster.network_id == *id).await;
+                Err(super::in_use(trouble, in_use)
+                    .help("a network goes once nothing is left in it: clusters, firewalls, instances, load balancers"))
+            }
+        }
     }
 
-    fn overdue(&self, id: &str, waiting_for: &str) -> Vec<String> {
-        vec![
-            format!("network {id} is still {waiting_for}"),
-            format!("look at it:   civo network show {id}"),
-            "run the same command again to go on waiting".into(),
-        ]
+    fn overdue(&self, id: &str, _: &str) -> Vec<String> {
+        vec![format!("look at it:   civo network show {id}")]
     }
-}
-
-fn is_default(props: &Props) -> Option<&'static str> {
-    (props.get("is_default_for_region") == Some(&Value::Bool(true))).then_some("true")
 }

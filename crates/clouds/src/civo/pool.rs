@@ -185,14 +185,12 @@ impl Handler for PoolHandler {
         self.0.api.delete_pool(region, cluster, pool).await
     }
 
-    fn overdue(&self, id: &str, waiting_for: &str) -> Vec<String> {
-        let (cluster, pool) = split_id(id).unwrap_or((id, id));
+    fn overdue(&self, id: &str, _: &str) -> Vec<String> {
+        let (cluster, _) = split_id(id).unwrap_or((id, id));
         vec![
-            format!("pool {pool} is still {waiting_for}"),
             format!("look at it:   civo kubernetes show {cluster}, and its nodes:   kubectl get nodes"),
             format!("replace a node that does not come up:   civo kubernetes recycle {cluster} --node NAME"),
             "check the account's quota (civo quota show) and the region's capacity".into(),
-            "run the same command again to go on waiting".into(),
         ]
     }
 }

@@ -118,7 +118,7 @@ fn firewall(firewall: &Firewall, region: &str) -> Raised {
         name: label(&firewall.name, LONGEST_NAME),
         spec,
         units: BTreeMap::from([("firewall".into(), firewall.id.clone())]),
-        links: vec![("network_id".into(), "CivoVpc".into(), firewall.network_id.clone())],
+        links: vec![("networkId".into(), "CivoVpc".into(), firewall.network_id.clone())],
     }
 }
 

@@ -7,7 +7,7 @@ mod vpc;
 
 use super::api::Taint;
 use super::pools;
-use berth_engine::handler::{LowerInput, Trouble};
+use berth_engine::handler::{LowerInput, Target, Trouble};
 use berth_engine::unit::{Lowered, Props};
 use berth_model::pb::berth::core::v1 as core;
 use berth_model::pb::berth::core::v1::string_value_or_ref::LiteralOrRef;
@@ -37,13 +37,19 @@ fn value(reference: &Option<core::StringValueOrRef>) -> &str {
     }
 }
 
+/// The resource that a field refers to, found by the field's name as users write it.
+fn target<'a>(input: &'a LowerInput<'_>, field: &str) -> Option<&'a Target> {
+    input.targets.get(&berth_model::words::camel_case(field)).or_else(|| input.targets.get(field))
+}
+
 /// The spec's own region, that of the resource a field refers to, or the account's.
 fn region(input: &LowerInput<'_>, own: &str, field: &str) -> Result<String, Trouble> {
-    let target = input.targets.get(field).and_then(|target| target.spec.get("region")).and_then(Value::as_str);
+    let target = target(input, field).and_then(|target| target.spec.get("region")).and_then(Value::as_str);
     let region = [Some(own), target, input.default_region].into_iter().flatten().find(|region| !region.is_empty());
     region.map(str::to_ascii_lowercase).ok_or_else(|| {
+        let other = field.trim_end_matches("_id");
         Trouble::refused(format!("it is not said in which region {} is", input.id)).help(format!(
-            "set spec.region, refer to its {field} by valueFrom, or set CIVO_REGION or the Account's region"
+            "set spec.region, refer to its {other} by valueFrom, or set CIVO_REGION or the Account's region"
         ))
     })
 }

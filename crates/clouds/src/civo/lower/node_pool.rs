@@ -14,7 +14,7 @@ pub fn lower(input: &LowerInput<'_>) -> Result<Lowered, Trouble> {
     super::check_pool_name(&spec.node_pool_name)?;
     let region = super::region(input, &spec.region, "cluster")?;
     // A reference gives the other resource's name; what Civo needs is the cluster's id.
-    let cluster = match input.targets.get("cluster") {
+    let cluster = match super::target(input, "cluster") {
         Some(target) if target.id.kind == "CivoKubernetesCluster" => target.output("cluster_id"),
         _ => value(&spec.cluster).to_owned(),
     };

@@ -1,0 +1,4 @@
+mod fleet;
+mod kube;
+mod lower;
+mod sandbox;

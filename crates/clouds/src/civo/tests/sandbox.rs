@@ -1,0 +1,486 @@
+//! Handlers against the sandbox, over real HTTP: driven as the engine drives them, one look and one change at a time.
+
+use super::lower::{lowered, manifest};
+use crate::{Credentials, connect};
+use berth_engine::diff;
+use berth_engine::handler::{Class, Handler, Outcome, Provider};
+use berth_engine::unit::{Observed, Phase, Props, Readiness, Unit};
+use berth_sandbox::{CloudName, Config, Sandbox, Speed};
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub const NETWORK: &str = "civo.network";
+pub const FIREWALL: &str = "civo.firewall";
+pub const CLUSTER: &str = "civo.cluster";
+pub const POOL: &str = "civo.pool";
+pub const TOKEN: &str = "0190aaaabbbb7ccc8ddd00001234abcd";
+const REGION: &str = "fra1";
+/// Looks and changes until a test gives up.
+const PASSES: usize = 3000;
+const PAUSE: Duration = Duration::from_millis(2);
+
+pub struct World {
+    pub sandbox: Sandbox,
+    pub cloud: Arc<dyn Provider>,
+}
+
+impl World {
+    /// Simulated minutes pass in milliseconds, yet every phase is gone through.
+    pub async fn new() -> Self {
+        Self::at(Speed::Times(5_000.0)).await
+    }
+
+    pub async fn at(speed: Speed) -> Self {
+        let sandbox = Sandbox::start(Config { speed, ..Config::default() }).await.unwrap();
+        let mut credentials = Credentials::new("civo", "any-token");
+        credentials.api_url = Some(sandbox.civo_url());
+        let cloud = connect(&credentials).unwrap();
+        Self { sandbox, cloud }
+    }
+
+    pub fn fail(&self, rule: &str) {
+        let rules = if rule.is_empty() { vec![] } else { vec![rule.parse().unwrap()] };
+        self.sandbox.world().faults().replace(rules);
+    }
+
+    pub fn handler(&self, unit_type: &str) -> &dyn Handler {
+        self.cloud.handler(unit_type).unwrap()
+    }
+
+    pub async fn look(&self, unit: &Unit, id: &str) -> Option<Observed> {
+        self.handler(&unit.unit_type).read(id, &unit.props).await.unwrap()
+    }
+
+    pub async fn create(&self, unit: &mut Unit, token: &str) -> Outcome<String> {
+        let handler = self.handler(&unit.unit_type);
+        unit.props = handler.check(unit.props.clone(), None).await?;
+        handler.create(&unit.props, token, false).await
+    }
+
+    pub async fn make(&self, unit: &mut Unit, token: &str) -> String {
+        let id = self.create(unit, token).await.unwrap();
+        self.settle(unit, &id).await;
+        id
+    }
+
+    /// Waits and changes until nothing differs; answers what it then looks like and the phases that were shown.
+    pub async fn settle(&self, unit: &Unit, id: &str) -> (Observed, Vec<String>) {
+        let handler = self.handler(&unit.unit_type);
+        let mut phases: Vec<String> = Vec::new();
+        for _ in 0..PASSES {
+            let seen = self.look(unit, id).await.expect("it is there");
+            if let Phase::Pending { what } = &seen.phase {
+                if phases.last() != Some(what) {
+                    phases.push(what.clone());
+                }
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            }
+            assert_eq!(seen.phase, Phase::Ready);
+            let changes = diff(handler, &unit.props, &seen);
+            if changes.is_empty() {
+                return (seen, phases);
+            }
+            let fields: Vec<&str> = changes.iter().map(|change| change.field.as_str()).collect();
+            match handler.update(&seen, &unit.props, &fields).await {
+                Err(trouble) if !trouble.is_retry() => panic!("{trouble} {:?}", trouble.help),
+                _ => tokio::time::sleep(PAUSE).await,
+            }
+        }
+        panic!("{id} does not settle: {phases:?}");
+    }
+
+    pub async fn ready(&self, unit: &Unit, id: &str) -> Readiness {
+        for _ in 0..PASSES {
+            let seen = self.look(unit, id).await.unwrap();
+            let readiness = self.handler(&unit.unit_type).ready(&seen, &unit.props).await.unwrap();
+            if readiness.waiting_for.is_none() {
+                return readiness;
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+        panic!("{id} never gets ready");
+    }
+
+    pub async fn remove(&self, unit: &Unit, id: &str, drain: bool) {
+        for _ in 0..PASSES {
+            let Some(seen) = self.look(unit, id).await else { return };
+            if seen.phase != Phase::Deleting {
+                match self.handler(&unit.unit_type).delete(&seen, &unit.props, drain).await {
+                    Err(trouble) if !trouble.is_retry() && !trouble.is_not_found() => panic!("{trouble}"),
+                    _ => {}
+                }
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+        panic!("{id} does not go away");
+    }
+
+    pub async fn network(&self) -> (Unit, String) {
+        let yaml = manifest("CivoVpc", "shop-net", "networkName: shop-net\nregion: fra1\nipRangeCidr: 10.20.0.0/24\n");
+        let mut unit = lowered(&yaml, &[]).unwrap().units.remove(0);
+        let id = self.make(&mut unit, TOKEN).await;
+        (unit, id)
+    }
+
+    pub async fn cluster(&self, network: &str) -> (Unit, String) {
+        let mut unit = cluster_unit(network, "g4s.kube.small", 2, "1.29.0");
+        let id = self.make(&mut unit, TOKEN).await;
+        self.ready(&unit, &id).await;
+        (unit, id)
+    }
+
+    pub fn objects(&self, kind: &str) -> Vec<Value> {
+        let ledger = self.sandbox.world().ledger(CloudName::Civo);
+        let objects = ledger["objects"].as_array().unwrap().iter();
+        objects.filter(|o| o["type"] == kind).cloned().collect()
+    }
+}
+
+pub fn cluster_unit(network: &str, size: &str, count: u32, version: &str) -> Unit {
+    let spec = format!(
+        "clusterName: shop-k8s\nregion: fra1\nkubernetesVersion: {version}\nnetwork: {{value: {network}}}\n\
+         defaultNodePool: {{size: {size}, nodeCount: {count}}}\ntags: [team:shop]\napplications: [cert-manager]\n"
+    );
+    lowered(&manifest("CivoKubernetesCluster", "shop", &spec), &[]).unwrap().units.remove(0)
+}
+
+pub fn pool_unit(cluster: &str, name: &str, size: &str, count: u32) -> Unit {
+    let spec = format!(
+        "nodePoolName: {name}\ncluster: {{value: {cluster}}}\nregion: fra1\nsize: {size}\nnodeCount: {count}\n\
+         labels: {{workload: {name}}}\ntaints: [{{key: dedicated, value: {name}, effect: NoSchedule}}]\n"
+    );
+    lowered(&manifest("CivoKubernetesNodePool", &format!("shop-{name}"), &spec), &[]).unwrap().units.remove(0)
+}
+
+fn firewall_unit(network: &str, rules: &str) -> Unit {
+    let spec = format!("name: shop-fw\nregion: fra1\nnetworkId: {{value: {network}}}\ninboundRules: {rules}\n");
+    lowered(&manifest("CivoFirewall", "shop-fw", &spec), &[]).unwrap().units.remove(0)
+}
+
+fn text<'a>(props: &'a Props, name: &str) -> &'a str {
+    props.get(name).and_then(Value::as_str).unwrap_or_default()
+}
+
+#[tokio::test]
+async fn a_network_comes_changes_and_goes() {
+    let world = World::new().await;
+    let (mut unit, id) = world.network().await;
+    let seen = world.look(&unit, &id).await.unwrap();
+    assert_eq!(text(&seen.outputs, "cidr_block"), "10.20.0.0/24");
+    assert_eq!(world.handler(NETWORK).find(&unit.props, None).await.unwrap().unwrap().id, id);
+    unit.props.insert("network_name".into(), json!("shop-net-2"));
+    world.settle(&unit, &id).await;
+    let taken = world.handler(NETWORK).create(&unit.props, "other", false).await.unwrap_err();
+    assert!(matches!(taken.class, Class::Taken { .. }), "{taken}");
+    world.remove(&unit, &id, false).await;
+    assert_eq!(world.handler(NETWORK).find(&unit.props, None).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_default_network_is_refused_before_anything_is_made() {
+    let world = World::new().await;
+    let yaml = manifest("CivoVpc", "n", "networkName: n\nregion: fra1\nisDefaultForRegion: true\n");
+    let mut unit = lowered(&yaml, &[]).unwrap().units.remove(0);
+    let trouble = world.create(&mut unit, TOKEN).await.unwrap_err();
+    assert_eq!(trouble.message, "Civo's API cannot make a network the default one of its region");
+}
+
+#[tokio::test]
+async fn firewall_rules_change_without_a_gap() {
+    let world = World::new().await;
+    let (_, network) = world.network().await;
+    let mut unit = firewall_unit(
+        &network,
+        "[{protocol: tcp, portRange: '80'}, {protocol: tcp, portRange: '443'}, {protocol: icmp}]",
+    );
+    let id = world.make(&mut unit, TOKEN).await;
+    let seen = world.look(&unit, &id).await.unwrap();
+    assert_eq!(seen.props["rules"], json!(["icmp from 0.0.0.0/0", "tcp 443 from 0.0.0.0/0", "tcp 80 from 0.0.0.0/0"]));
+
+    // The removal fails: what is new must be there already, and what stays must not be doubled by the next attempt.
+    let mut wider = firewall_unit(
+        &network,
+        "[{protocol: tcp, portRange: '443'}, {protocol: tcp, portRange: 8000-9000, label: apps}]",
+    );
+    wider.props = world.handler(FIREWALL).check(wider.props, Some(&seen)).await.unwrap();
+    world.fail("DELETE /v2/firewalls/*/rules/* 500");
+    let trouble = world.handler(FIREWALL).update(&seen, &wider.props, &["rules"]).await.unwrap_err();
+    assert!(trouble.is_retry(), "{trouble}");
+    let between = world.look(&unit, &id).await.unwrap().props["rules"].clone();
+    assert_eq!(
+        between,
+        json!([
+            "icmp from 0.0.0.0/0",
+            "tcp 443 from 0.0.0.0/0",
+            "tcp 80 from 0.0.0.0/0",
+            "tcp 8000-9000 from 0.0.0.0/0 (apps)"
+        ])
+    );
+    world.fail("");
+    world.settle(&wider, &id).await;
+    let rules = world.objects(FIREWALL)[0]["rules"].clone();
+    assert_eq!(rules.as_array().map(Vec::len).or(rules.as_u64().map(|n| n as usize)), Some(2), "{rules}");
+    world.remove(&wider, &id, false).await;
+}
+
+#[tokio::test]
+async fn a_cluster_is_built_used_changed_and_deleted() {
+    let world = World::new().await;
+    let (network_unit, network) = world.network().await;
+    let mut unit = cluster_unit(&network, "g4s.kube.small", 2, "v1.29.0");
+    let id = world.create(&mut unit, TOKEN).await.unwrap();
+    assert_eq!(text(&unit.props, "kubernetes_version"), "1.29.0-k3s1");
+    let (seen, phases) = world.settle(&unit, &id).await;
+    assert!(phases.iter().any(|p| p.starts_with("building: ") && p.ends_with(" of 2 nodes ready")), "{phases:?}");
+    assert!(!text(&seen.outputs, "created_at").is_empty());
+    let readiness = world.ready(&unit, &id).await;
+    assert_eq!(readiness.gate.as_deref(), Some("api"));
+    assert!(readiness.secrets.contains_key("kubeconfig_b64"));
+    assert_eq!(seen.props["tags"].as_array().unwrap().len(), 4, "{:?}", seen.props["tags"]);
+
+    let mut more = cluster_unit(&network, "g4s.kube.small", 4, "1.30.5");
+    more.props.insert("cluster_name".into(), json!("shop-k9s"));
+    more.props.insert("applications".into(), json!(["Redis:5GB"]));
+    more.props = world.handler(CLUSTER).check(more.props, Some(&seen)).await.unwrap();
+    let (seen, phases) = world.settle(&more, &id).await;
+    assert!(phases.contains(&"upgrading to 1.30.5-k3s1".to_owned()), "{phases:?}");
+    assert!(phases.iter().any(|p| p.starts_with("scaling: ") && p.ends_with(" of 4 nodes")), "{phases:?}");
+    let applications = seen.props["applications"].to_string();
+    assert!(applications.contains("cert-manager") && applications.contains("Redis:5GB"), "{applications}");
+    // The mark that finds a lost create survives changes.
+    assert_eq!(world.handler(CLUSTER).find(&more.props, Some(TOKEN)).await.unwrap().unwrap().id, id);
+
+    let back = world.handler(CLUSTER).refuse_change("kubernetes_version", &json!("1.30.5-k3s1"), &json!("1.29.0"));
+    assert!(back.is_some_and(|why| why.contains("cannot go back to 1.29.0")));
+    let held = world
+        .handler(NETWORK)
+        .delete(&world.look(&network_unit, &network).await.unwrap(), &network_unit.props, false)
+        .await;
+    let held = held.unwrap_err();
+    assert_eq!(held.class, Class::Refused);
+    assert!(held.message.contains("shop-k9s"), "{held}");
+    world.remove(&more, &id, false).await;
+    world.remove(&network_unit, &network, false).await;
+    assert_eq!(world.objects(CLUSTER).len(), 0);
+}
+
+#[tokio::test]
+async fn what_the_cloud_does_not_offer_is_refused_with_what_it_does() {
+    let world = World::new().await;
+    let (_, network) = world.network().await;
+    let refuse = async |size: &str, version: &str, change: &dyn Fn(&mut Unit)| {
+        let mut unit = cluster_unit(&network, size, 1, version);
+        change(&mut unit);
+        let trouble = world.create(&mut unit, TOKEN).await.unwrap_err();
+        assert_eq!(trouble.class, Class::Refused);
+        format!("{}: {}", trouble.message, trouble.help.join("; "))
+    };
+    let version = refuse("g4s.kube.small", "1.29.7", &|_| {}).await;
+    assert!(
+        version.starts_with("Civo does not offer Kubernetes 1.29.7 in fra1: the nearest it offers: 1.29.8-k3s1"),
+        "{version}"
+    );
+    let size = refuse("g4s.medium", "1.29.0", &|_| {}).await;
+    assert!(size.starts_with("Civo has no size `g4s.medium` for nodes in fra1"), "{size}");
+    let application =
+        refuse("g4s.kube.small", "1.29.0", &|u| drop(u.props.insert("applications".into(), json!(["redsi"])))).await;
+    assert!(application.contains("no application `redsi`") && application.contains("Redis"), "{application}");
+    let plan =
+        refuse("g4s.kube.small", "1.29.0", &|u| drop(u.props.insert("applications".into(), json!(["redis:7GB"]))))
+            .await;
+    assert!(plan.contains("no plan `7GB`") && plan.contains("5GB"), "{plan}");
+    let network =
+        refuse("g4s.kube.small", "1.29.0", &|u| drop(u.props.insert("network".into(), json!("default")))).await;
+    assert!(network.contains("the network named `default` has the id"), "{network}");
+    assert_eq!(world.objects(CLUSTER).len(), 0);
+}
+
+#[tokio::test]
+async fn a_taken_name_tells_whose_it_is() {
+    let world = World::new().await;
+    let (_, network) = world.network().await;
+    let (mut unit, id) = world.cluster(&network).await;
+    let trouble = world.create(&mut unit, "another-token").await.unwrap_err();
+    assert_eq!(trouble.class, Class::Taken { id: Some(id.clone()) });
+    assert!(
+        trouble.help.contains(&format!("to adopt it:   berth import CivoKubernetesCluster/shop-k8s {id}")),
+        "{:?}",
+        trouble.help
+    );
+    assert_eq!(world.handler(CLUSTER).find(&unit.props, Some("another-token")).await.unwrap(), None);
+    assert_eq!(world.handler(CLUSTER).find(&unit.props, None).await.unwrap().unwrap().id, id);
+}
+
+#[tokio::test]
+async fn a_lost_answer_is_found_again() {
+    let world = World::new().await;
+    let (_, network) = world.network().await;
+    let mut unit = cluster_unit(&network, "g4s.kube.small", 1, "1.29.0");
+    world.fail("POST /v2/kubernetes/clusters drop-after");
+    let trouble = world.create(&mut unit, TOKEN).await.unwrap_err();
+    assert!(trouble.is_retry(), "{trouble}");
+    assert!(trouble.message.starts_with("POST /v2/kubernetes/clusters: no answer from Civo"), "{trouble}");
+    world.fail("");
+    let found = world.handler(CLUSTER).find(&unit.props, Some(TOKEN)).await.unwrap().unwrap();
+    world.settle(&unit, &found.id).await;
+    assert_eq!(world.objects(CLUSTER).len(), 1);
+
+    let mut pool = pool_unit(&found.id, "batch", "g4s.kube.medium", 1);
+    world.fail("POST /v2/kubernetes/clusters/*/pools drop-after");
+    assert!(world.create(&mut pool, TOKEN).await.unwrap_err().is_retry());
+    world.fail("");
+    let again = world.handler(POOL).find(&pool.props, Some(TOKEN)).await.unwrap().unwrap();
+    assert_eq!(world.handler(POOL).find(&pool.props, Some("other")).await.unwrap(), None);
+    let twice = world.handler(POOL).create(&pool.props, TOKEN, false).await.unwrap_err();
+    assert!(matches!(twice.class, Class::Taken { .. }), "{twice}");
+    world.settle(&pool, &again.id).await;
+}
+
+#[tokio::test]
+async fn a_default_pool_changes_its_size_even_when_every_answer_is_lost() {
+    let world = World::new().await;
+    let (_, network) = world.network().await;
+    let (unit, id) = world.cluster(&network).await;
+    let mut pool = pool_unit(&id, "batch", "g4s.kube.medium", 1);
+    world.make(&mut pool, TOKEN).await;
+    let seen = world.look(&unit, &id).await.unwrap();
+
+    let mut larger = cluster_unit(&network, "g4s.kube.large", 3, "1.29.0");
+    larger.props = world.handler(CLUSTER).check(larger.props, Some(&seen)).await.unwrap();
+    let handler = world.handler(CLUSTER);
+    let mut sizes = Vec::new();
+    for _ in 0..PASSES {
+        let seen = world.look(&larger, &id).await.unwrap();
+        let size = text(&seen.props, "default_node_pool.size").to_owned();
+        if sizes.last() != Some(&size) {
+            sizes.push(size);
+        }
+        if seen.phase == Phase::Ready {
+            let changes = diff(handler, &larger.props, &seen);
+            if changes.is_empty() {
+                break;
+            }
+            let fields: Vec<&str> = changes.iter().map(|change| change.field.as_str()).collect();
+            // Every change takes effect, and no answer to it ever arrives.
+            world.fail("mutating drop-after");
+            let _ = handler.update(&seen, &larger.props, &fields).await;
+            world.fail("");
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+    assert_eq!(sizes, ["g4s.kube.small", "g4s.kube.small + g4s.kube.large", "g4s.kube.large"]);
+    let cluster = &world.objects(CLUSTER)[0];
+    let pools: Vec<(&str, u64)> = cluster["pools"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|p| (p["size"].as_str().unwrap(), p["count"].as_u64().unwrap()))
+        .collect();
+    assert_eq!(pools, [("g4s.kube.medium", 1), ("g4s.kube.large", 3)]);
+}
+
+#[tokio::test]
+async fn a_pool_scales_relabels_and_goes() {
+    let world = World::new().await;
+    let (_, network) = world.network().await;
+    let (_, cluster) = world.cluster(&network).await;
+    let mut unit = pool_unit("shop-k8s", "batch", "g4s.kube.medium", 2);
+    let id = world.make(&mut unit, TOKEN).await;
+    assert_eq!(text(&unit.props, "cluster_id"), cluster, "a cluster's name is resolved to its id");
+    let (seen, _) = world.settle(&unit, &id).await;
+    let pool_id = text(&seen.outputs, "node_pool_id");
+    assert!(pool_id.starts_with("batch-") && id == format!("{cluster}/{pool_id}"));
+    assert_eq!(seen.outputs["node_ids"].as_array().unwrap().len(), 2);
+
+    unit.props.insert("node_count".into(), json!(3));
+    unit.props["labels"]["workload"] = json!("night");
+    unit.props.insert("taints".into(), json!([]));
+    let (seen, phases) = world.settle(&unit, &id).await;
+    assert!(phases.contains(&"scaling: 2 of 3 nodes".to_owned()), "{phases:?}");
+    assert_eq!((&seen.props["taints"], &seen.props["labels"]["workload"]), (&json!([]), &json!("night")));
+    world.remove(&unit, &id, true).await;
+    let pools = world.objects(CLUSTER)[0]["pools"].as_array().unwrap().iter().filter(|p| p["count"] != 0).count();
+    assert_eq!(pools, 1);
+}
+
+#[tokio::test]
+async fn unreachable_and_unwelcome_are_told_apart() {
+    let world = World::new().await;
+    world.fail("401");
+    let trouble = world.cloud.identity().await.unwrap_err();
+    assert_eq!(trouble.class, Class::Unauthorized);
+    assert!(trouble.help[0].contains("CIVO_TOKEN"), "{:?}", trouble.help);
+    world.fail("");
+    assert_eq!(world.cloud.identity().await.unwrap(), "sandbox@berth.dev");
+
+    let mut credentials = Credentials::new("civo", "secret-token-123");
+    credentials.api_url = Some("http://127.0.0.1:9".into());
+    let trouble = connect(&credentials).unwrap().identity().await.unwrap_err();
+    assert!(trouble.is_retry() && trouble.message.contains("no answer from Civo"), "{trouble}");
+    assert!(!format!("{trouble:?}").contains("secret-token-123"));
+}
+
+/// Fills in outputs of other units, as the engine does.
+pub fn fill(props: &Props, output: &dyn Fn(&str, &str) -> Option<Value>) -> Props {
+    let one = |value: &Value| fill_value(value, output);
+    props.iter().map(|(name, value)| (name.clone(), one(value))).collect()
+}
+
+fn fill_value(value: &Value, output: &dyn Fn(&str, &str) -> Option<Value>) -> Value {
+    match value {
+        Value::Object(map) => {
+            match (map.get("$unit").and_then(Value::as_str), map.get("output").and_then(Value::as_str)) {
+                (Some(unit), Some(name)) => output(unit, name).unwrap_or_default(),
+                _ => Value::Object(fill(map, output)),
+            }
+        }
+        Value::Array(items) => items.iter().map(|item| fill_value(item, output)).collect(),
+        other => other.clone(),
+    }
+}
+
+/// Gives every unit of a resource what it depends on, makes it, and answers the ids.
+pub async fn make_all(world: &World, units: Vec<Unit>) -> Vec<(Unit, String)> {
+    let mut made: HashMap<String, Props> = HashMap::new();
+    let mut all = Vec::new();
+    for mut unit in units {
+        unit.props = fill(&unit.props, &|key, name| made.get(key).and_then(|outputs| outputs.get(name)).cloned());
+        let token = format!("{TOKEN}{}", unit.key);
+        let id = world.make(&mut unit, &token).await;
+        if unit.unit_type == CLUSTER {
+            world.ready(&unit, &id).await;
+        }
+        let mut outputs = world.look(&unit, &id).await.unwrap().outputs;
+        outputs.insert("id".into(), json!(id));
+        made.insert(unit.key.clone(), outputs);
+        all.push((unit, id));
+    }
+    all
+}
+
+#[tokio::test]
+async fn a_restricted_cluster_has_a_firewall_of_its_own() {
+    let world = World::new().await;
+    let (_, network) = world.network().await;
+    let spec = format!(
+        "clusterName: shop-k8s\nregion: {REGION}\nkubernetesVersion: 1.29.0\nnetwork: {{value: {network}}}\n\
+         defaultNodePool: {{size: g4s.kube.small, nodeCount: 1}}\napiAllowedCidrs: [203.0.113.0/24]\n"
+    );
+    let units = lowered(&manifest("CivoKubernetesCluster", "shop", &spec), &[]).unwrap().units;
+    let made = make_all(&world, units).await;
+    let seen = world.look(&made[1].0, &made[1].1).await.unwrap();
+    assert_eq!(text(&seen.props, "firewall"), made[0].1);
+    let trouble = {
+        let seen = world.look(&made[0].0, &made[0].1).await.unwrap();
+        world.handler(FIREWALL).delete(&seen, &made[0].0.props, false).await.unwrap_err()
+    };
+    assert_eq!(trouble.class, Class::Refused);
+    assert!(trouble.help.iter().any(|line| line.contains("apiAllowedCidrs: [0.0.0.0/0]")), "{:?}", trouble.help);
+    for (unit, id) in made.iter().rev() {
+        world.remove(unit, id, false).await;
+    }
+    assert!(world.objects(CLUSTER).is_empty());
+}
