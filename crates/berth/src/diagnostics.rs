@@ -232,7 +232,7 @@ mod tests {
     #[test]
     fn sums_up() {
         let error = Diagnostic::error("x");
-        assert_eq!(summary(&[error.clone()], 1, 4), "1 error in 1 of 4 manifests; nothing was changed");
+        assert_eq!(summary(std::slice::from_ref(&error), 1, 4), "1 error in 1 of 4 manifests; nothing was changed");
         assert_eq!(summary(&[error.clone(), error], 0, 0), "2 errors; nothing was changed");
     }
 }

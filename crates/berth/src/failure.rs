@@ -15,7 +15,6 @@ pub enum Exit {
     /// What was asked is done, and its answer is "no"; already said.
     Failed,
     /// Changes are pending, or drift was found.
-    #[allow(dead_code, reason = "plan and drift answer it")]
     Pending,
 }
 
@@ -62,7 +61,6 @@ impl Failure {
         Self::new(chain.join(": "))
     }
 
-    #[allow(dead_code, reason = "a taken name says whose it is")]
     pub fn note(mut self, line: impl Into<String>) -> Self {
         self.notes.push(line.into());
         self

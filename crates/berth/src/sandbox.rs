@@ -19,7 +19,6 @@ const RECORD_BYTES: u64 = 64 << 10;
 
 /// For `--sandbox` on any command.
 #[derive(clap::Args, Clone, Debug, Default)]
-#[allow(dead_code, reason = "taken by the commands that talk to clouds")]
 pub struct SandboxArgs {
     /// Use simulated clouds, no account needed
     #[arg(long)]
@@ -132,7 +131,6 @@ pub async fn answers(url: &str) -> bool {
 }
 
 /// Simulated clouds for one command.
-#[allow(dead_code, reason = "used by the commands that talk to clouds")]
 pub struct Sandboxed {
     pub civo_url: String,
     pub digitalocean_url: String,
@@ -140,7 +138,6 @@ pub struct Sandboxed {
     guard: Option<Sandbox>,
 }
 
-#[allow(dead_code, reason = "used by the commands that talk to clouds")]
 impl Sandboxed {
     /// Writes the cloud down before the process ends.
     pub async fn stop(self) {
@@ -151,7 +148,6 @@ impl Sandboxed {
 }
 
 /// The sandbox that this project has running, or else one inside this process. `project` is the `.berth` folder.
-#[allow(dead_code, reason = "used by the commands that talk to clouds")]
 pub async fn connect_or_start(speed: Option<Speed>, project: &Path) -> Result<Sandboxed, Failure> {
     if let Some(record) = recorded(project)
         && answers(&record.civo_url).await

@@ -14,10 +14,6 @@ pub fn choose_color(no_color: bool) {
     }
 }
 
-pub fn stdout_color() -> bool {
-    anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never
-}
-
 pub fn stderr_color() -> bool {
     anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never
 }

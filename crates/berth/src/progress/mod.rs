@@ -7,7 +7,6 @@ use crate::terminal;
 use berth_engine::progress::{Progress, Watcher};
 use berth_model::ResourceId;
 use board::Board;
-#[allow(unused_imports, reason = "for the line that a run ends with")]
 pub use board::short;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::collections::BTreeMap;

@@ -179,7 +179,7 @@ fn unreadable_file() {
     use std::os::unix::fs::PermissionsExt;
     let project = shop();
     let path = project.path().join("shop/net.yaml");
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0)).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o000)).unwrap();
     if std::fs::read(&path).is_ok() {
         return; // Root reads everything.
     }

@@ -70,10 +70,7 @@ fn every_help_begins_with_two_examples() {
         let run = project.berth(&[command, "--help"]).ok();
         let lines: Vec<&str> = run.stdout.lines().take(4).collect();
         let example = |line: &&str| line.starts_with("  ") && line.contains("berth");
-        assert!(
-            lines[0] == "Examples:" && lines[1..3].iter().all(|line| example(&line)) && lines[3].is_empty(),
-            "{run}"
-        );
+        assert!(lines[0] == "Examples:" && lines[1..3].iter().all(example) && lines[3].is_empty(), "{run}");
         shows!(format!("help_{command}"), run);
     }
 }
