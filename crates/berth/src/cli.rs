@@ -1,6 +1,9 @@
 //! The command tree.
 
-use crate::commands::{completion, doctor, graph, kinds, man, sandbox, validate};
+use crate::commands::{
+    apply, completion, delete, describe, doctor, drift, explain, get, graph, history, import, init, kinds, kubeconfig,
+    man, outputs, plan, refresh, sandbox, schema, validate, wait,
+};
 use crate::failure::{Failure, Outcome};
 use clap::{ArgAction, Parser, Subcommand};
 use std::future::Future;
@@ -29,9 +32,24 @@ pub struct Cli {
 
 #[derive(Subcommand, Debug)]
 pub enum Command {
+    Apply(apply::Args),
+    Plan(plan::Args),
+    Delete(delete::Args),
+    Import(import::Args),
+    Get(get::Args),
+    Describe(describe::Args),
+    Outputs(outputs::Args),
+    Kubeconfig(kubeconfig::Args),
+    History(history::Args),
+    Wait(wait::Args),
+    Drift(drift::Args),
+    Refresh(refresh::Args),
     Validate(validate::Args),
     Graph(graph::Args),
+    Init(init::Args),
+    Explain(explain::Args),
     Kinds(kinds::Args),
+    Schema(schema::Args),
     Sandbox(sandbox::Args),
     Doctor(doctor::Args),
     Completion(completion::Args),
@@ -41,9 +59,24 @@ pub enum Command {
 impl Command {
     pub fn run(self) -> Outcome {
         match self {
+            Command::Apply(args) => apply::run(args),
+            Command::Plan(args) => plan::run(args),
+            Command::Delete(args) => delete::run(args),
+            Command::Import(args) => import::run(args),
+            Command::Get(args) => get::run(args),
+            Command::Describe(args) => describe::run(args),
+            Command::Outputs(args) => outputs::run(args),
+            Command::Kubeconfig(args) => kubeconfig::run(args),
+            Command::History(args) => history::run(args),
+            Command::Wait(args) => wait::run(args),
+            Command::Drift(args) => drift::run(args),
+            Command::Refresh(args) => refresh::run(args),
             Command::Validate(args) => validate::run(args),
             Command::Graph(args) => graph::run(args),
+            Command::Init(args) => init::run(args),
+            Command::Explain(args) => explain::run(args),
             Command::Kinds(args) => kinds::run(args),
+            Command::Schema(args) => schema::run(args),
             Command::Sandbox(args) => sandbox::run(args),
             Command::Doctor(args) => doctor::run(args),
             Command::Completion(args) => completion::run(args),

@@ -1,19 +1,28 @@
 //! The command line. Nothing is built before the arguments are read; only commands that talk to something start a runtime.
 
+mod accept;
 mod address;
+mod carry_out;
 mod cli;
 mod commands;
+mod confirm;
 mod diagnostics;
+mod drift_view;
 mod failure;
 mod files;
 mod graph;
+mod kubeconfig_file;
 mod manifests;
 mod output;
-#[allow(dead_code, reason = "shown by the commands that converge")]
+mod plan_view;
 mod progress;
 mod project;
 mod sandbox;
+mod saved_plan;
+mod stack_input;
+mod stored;
 mod terminal;
+mod workspace;
 mod yaml;
 
 use clap::Parser;

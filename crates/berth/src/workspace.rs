@@ -28,7 +28,7 @@ impl WorkspaceArgs {
     /// What is applied to simulated clouds is remembered apart from what is applied to real ones.
     pub fn state_path(&self) -> Result<PathBuf, Failure> {
         match (&self.state.state, self.sandbox.sandbox) {
-            (None, true) => Ok(project::folder()?.join("sandbox-state.db")),
+            (None, true) => project::sandbox_state(),
             _ => self.state.path(),
         }
     }
@@ -135,6 +135,27 @@ impl Workspace {
         }
         for unit in self.store.all_units().await? {
             known.units.entry(unit.resource.clone()).or_default().push(unit);
+        }
+        Ok(known)
+    }
+
+    /// Units alone, of these resources or of all: for what needs no manifest, since reading those costs far more.
+    pub async fn known_units(&self, ids: Option<&[ResourceId]>) -> Result<Known, Failure> {
+        let mut known = Known::default();
+        match ids {
+            Some(ids) if ids.len() <= FEW => {
+                for id in ids {
+                    known.units.insert(id.clone(), self.store.units_of(id).await?);
+                }
+            }
+            _ => {
+                let chosen: Option<HashSet<&ResourceId>> = ids.map(|ids| ids.iter().collect());
+                for unit in self.store.all_units().await? {
+                    if chosen.as_ref().is_none_or(|chosen| chosen.contains(&unit.resource)) {
+                        known.units.entry(unit.resource.clone()).or_default().push(unit);
+                    }
+                }
+            }
         }
         Ok(known)
     }

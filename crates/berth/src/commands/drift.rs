@@ -1,0 +1,192 @@
+//! `berth drift`: what differs between what was applied and what the clouds show. Reads clouds by lists, changes nothing.
+
+use crate::accept;
+use crate::address::ScopeArgs;
+use crate::cli::{Threads, block_on};
+use crate::drift_view::{self, Finding};
+use crate::failure::{Exit, Failure, Outcome};
+use crate::output::{self, Format, OutputArgs};
+use crate::stored::{self, DRIFT};
+use crate::workspace::{Workspace, WorkspaceArgs};
+use berth_engine::record::{Recorder, Status};
+use berth_engine::{Drifted, Known, drift};
+use berth_model::ResourceId;
+use berth_store::{Store, StoredResource};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
+
+/// Findings that are kept with the resources, for `get`; a fleet that drifted as a whole needs no line for each.
+const KEPT_MAX: usize = 1000;
+/// How many events are looked through for findings of earlier checks that no longer hold.
+const EVENTS_MAX: u32 = 2000;
+const FOUND: &str = "drift found";
+const ENDED: &str = "drift ended";
+
+/// Show what was changed outside of Berth
+#[derive(clap::Args, Debug)]
+#[command(
+    before_help = "Examples:\n  berth drift\n  berth drift --accept CivoKubernetesCluster/shop",
+    after_help = "Exit codes: 0 no drift, 1 failed, 2 drift was found"
+)]
+pub struct Args {
+    /// Kinds, or resources as Kind/name; everything when none is given
+    #[arg(value_name = "KIND[/NAME]")]
+    what: Vec<String>,
+    /// Keep what was found: write it into the manifests' files and the state
+    #[arg(long)]
+    accept: bool,
+    #[command(flatten)]
+    scope: ScopeArgs,
+    #[command(flatten)]
+    workspace: WorkspaceArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+pub fn run(args: Args) -> Outcome {
+    // One thread is cheaper; simulated clouds inside this process need another.
+    let threads = if args.workspace.sandbox.sandbox { Threads::Two } else { Threads::One };
+    block_on(threads, async {
+        let workspace = Workspace::open_existing(&args.workspace).await?;
+        let result = check(&args, &workspace).await;
+        workspace.close().await;
+        result
+    })
+}
+
+/// What was asked for: these resources' units, or all. Manifests are not needed, so that none is parsed.
+pub async fn asked(
+    workspace: &Workspace,
+    what: &[String],
+    scope: &ScopeArgs,
+) -> Result<(Known, Vec<ResourceId>), Failure> {
+    let addresses = stored::addresses(what, scope)?;
+    let narrowed = !addresses.is_empty() || scope.org.is_some() || scope.env.is_some();
+    let ids = match narrowed {
+        true => {
+            let found = stored::find(&workspace.store, &addresses, scope).await?;
+            Some(found.into_iter().map(|stored| stored.id).collect::<Vec<_>>())
+        }
+        false => None,
+    };
+    let known = workspace.known_units(ids.as_deref()).await?;
+    let mut ids = ids.unwrap_or_else(|| known.units.keys().cloned().collect());
+    ids.sort();
+    Ok((known, ids))
+}
+
+async fn check(args: &Args, workspace: &Workspace) -> Outcome {
+    let started = Instant::now();
+    let (known, ids) = asked(workspace, &args.what, &args.scope).await?;
+    if ids.is_empty() {
+        anstream::eprintln!("nothing is applied here");
+        return Ok(Exit::Done);
+    }
+    let clouds = workspace.clouds().await?;
+    let seen = drift(&clouds, &known, &ids, false).await;
+    let findings = drift_view::findings(&clouds, &known, &seen).await;
+    let (calls, seconds) = (clouds.calls(), started.elapsed().as_secs_f64());
+    if !args.accept {
+        remember(&workspace.store, &ids, &findings, &seen).await?;
+    }
+
+    let format = args.output.output;
+    let value = drift_view::as_json(&findings, &seen, calls, seconds);
+    let names = || findings.keys().map(ToString::to_string).collect();
+    let mut text = String::new();
+    if matches!(format, Format::Table | Format::Wide) {
+        text = drift_view::text(&findings, format == Format::Wide);
+        text.push_str(&format!(
+            "{} of {} drifted; {} checked by {} in {seconds:.1} s\n",
+            findings.len(),
+            drift_view::count(ids.len(), "resource"),
+            seen.checked - seen.troubles.len().min(seen.checked),
+            drift_view::count(calls as usize, "API call"),
+        ));
+        if !args.accept {
+            text.push_str(&drift_view::commands(&findings, &args.workspace));
+        }
+    }
+    output::show(format, &value, |_| text, names)?;
+    for (id, trouble) in &seen.troubles {
+        let message = format!("{id} could not be checked: {}", trouble.message);
+        trouble.help.iter().fold(Failure::new(message), |failure, line| failure.help(line)).print();
+    }
+    if args.accept && !findings.is_empty() {
+        let left = accept::accept(workspace, &args.workspace, &known, &findings, format).await?;
+        return Ok(ended(!seen.troubles.is_empty(), left));
+    }
+    Ok(ended(!seen.troubles.is_empty(), !findings.is_empty()))
+}
+
+fn ended(failed: bool, drifted: bool) -> Exit {
+    match (failed, drifted) {
+        (true, _) => Exit::Failed,
+        (false, true) => Exit::Pending,
+        (false, false) => Exit::Done,
+    }
+}
+
+/// Leaves the findings with the resources, for `get` and `history`. Only news are written, so that a check that finds
+/// nothing new never stands in the way of an apply; and where another run is writing, it simply is not noted.
+async fn remember(
+    store: &Store,
+    ids: &[ResourceId],
+    findings: &BTreeMap<ResourceId, Vec<Finding>>,
+    seen: &Drifted,
+) -> Result<(), Failure> {
+    let blind: BTreeSet<&ResourceId> = seen.troubles.iter().map(|(id, _)| id).collect();
+    let mut news: Vec<(StoredResource, Option<String>)> = Vec::new();
+    for (id, found) in findings.iter().take(KEPT_MAX) {
+        let Some(stored) = store.resource(id).await? else { continue };
+        let line = drift_view::short(found);
+        if stored.status.facts.get(DRIFT).and_then(Value::as_str) != Some(&line) {
+            news.push((stored, Some(line)));
+        }
+    }
+    // Who may carry a finding that no longer holds is known from the events, without reading every resource.
+    let mut earlier: BTreeMap<ResourceId, bool> = BTreeMap::new();
+    for event in store.events(EVENTS_MAX).await? {
+        if event.what == FOUND || event.what == ENDED {
+            earlier.entry(event.resource).or_insert(event.what == FOUND);
+        }
+    }
+    for (id, _) in earlier.iter().filter(|(id, open)| **open && !findings.contains_key(id) && !blind.contains(id)) {
+        if ids.binary_search(id).is_err() {
+            continue;
+        }
+        let Some(stored) = store.resource(id).await? else { continue };
+        if stored.status.facts.contains_key(DRIFT) {
+            news.push((stored, None));
+        }
+    }
+    if news.is_empty() {
+        return Ok(());
+    }
+    let Ok(run) = store.begin_run("drift").await else { return Ok(()) };
+    for (stored, line) in news {
+        let (what, detail) = match &line {
+            Some(line) => (FOUND, line.as_str()),
+            None => (ENDED, ""),
+        };
+        let status = with_drift(&stored, line.as_deref());
+        let written = async {
+            run.status(&stored.id, status).await?;
+            run.event(&stored.id, what, detail).await
+        };
+        written.await.map_err(|error| Failure::new(error.to_string()))?;
+    }
+    run.finish().await;
+    Ok(())
+}
+
+/// The status as it is, with the finding in its facts or without any.
+pub fn with_drift(stored: &StoredResource, line: Option<&str>) -> Status {
+    let mut status = stored.status.clone();
+    match line {
+        Some(line) => _ = status.facts.insert(DRIFT.into(), json!(line)),
+        None => _ = status.facts.remove(DRIFT),
+    }
+    status
+}

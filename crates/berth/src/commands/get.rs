@@ -1,0 +1,138 @@
+//! `berth get`: what is applied, from the state alone.
+
+use crate::address::ScopeArgs;
+use crate::cli::{Threads, block_on};
+use crate::failure::{Exit, Failure, Outcome};
+use crate::output::{self, Format, OutputArgs, Table};
+use crate::stored::{self, DRIFT, age, fact, or_dash};
+use crate::workspace::WorkspaceArgs;
+use berth_store::StoredResource;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+/// Messages are cut in a table; `describe` and JSON have them whole.
+const MESSAGE_WIDTH: usize = 60;
+
+/// List what is applied
+#[derive(clap::Args, Debug)]
+#[command(before_help = "Examples:\n  berth get\n  berth get civokubernetesclusters --env prod -o wide")]
+pub struct Args {
+    /// Kinds, or resources as Kind/name; everything when none is given
+    #[arg(value_name = "KIND[/NAME]")]
+    what: Vec<String>,
+    /// Only resources with this label; may be given more than once
+    #[arg(short = 'l', long = "selector", value_name = "LABEL=VALUE", value_parser = label)]
+    labels: Vec<(String, String)>,
+    #[command(flatten)]
+    scope: ScopeArgs,
+    #[command(flatten)]
+    workspace: WorkspaceArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+fn label(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err(format!("`{text}` is not LABEL=VALUE")),
+    }
+}
+
+pub fn run(args: Args) -> Outcome {
+    let addresses = stored::addresses(&args.what, &args.scope)?;
+    let mut found = block_on(Threads::One, async {
+        let store = stored::open(&args.workspace).await?;
+        let found = stored::find(&store, &addresses, &args.scope).await?;
+        store.close().await;
+        Ok(found)
+    })?;
+    if !args.labels.is_empty() {
+        let mut kept = Vec::new();
+        for one in found {
+            if has_labels(&one, &args.labels)? {
+                kept.push(one);
+            }
+        }
+        found = kept;
+    }
+    let format = args.output.output;
+    if found.is_empty() && matches!(format, Format::Table | Format::Wide) {
+        anstream::eprintln!("nothing is applied here{}", if addresses.is_empty() { "" } else { " of that kind" });
+        return Ok(Exit::Done);
+    }
+    // One resource asked for by its name is one object, not a list of one.
+    let single = matches!(addresses.as_slice(), [only] if only.name.is_some()) && found.len() == 1;
+    let value = match format {
+        Format::Json | Format::Yaml if single => as_json(&found[0])?,
+        Format::Json | Format::Yaml => Value::Array(found.iter().map(as_json).collect::<Result<_, _>>()?),
+        _ => Value::Null,
+    };
+    let names = || found.iter().map(|one| one.id.to_string()).collect();
+    output::show(format, &value, |wide| table(&found, wide), names)?;
+    Ok(Exit::Done)
+}
+
+fn has_labels(stored: &StoredResource, wanted: &[(String, String)]) -> Result<bool, Failure> {
+    let manifest = stored.sealed_manifest()?;
+    let labels = manifest.pointer("/metadata/labels");
+    let is = |key: &str| labels.and_then(|labels| labels.get(key)).and_then(Value::as_str);
+    Ok(wanted.iter().all(|(key, value)| is(key) == Some(value)))
+}
+
+fn table(found: &[StoredResource], wide: bool) -> String {
+    let mut columns = vec!["KIND", "NAME", "ENV", "READY", "VERSION", "NODES", "AGE", "DRIFT"];
+    if wide {
+        columns.extend(["ORG", "REGION", "ENDPOINT", "GATE", "FILE", "MESSAGE"]);
+    }
+    let mut table = Table::new(columns);
+    let now = Timestamp::now();
+    for one in found {
+        let id = &one.id;
+        let phase = stored::phase(one);
+        let mut row = vec![
+            id.kind.clone(),
+            id.name.clone(),
+            or_dash(&id.env),
+            stored::readiness(one).to_owned(),
+            fact(one, "version"),
+            fact(one, "nodes"),
+            age(one.created_at, now),
+            if phase.is_empty() { fact(one, DRIFT) } else { cut(&phase) },
+        ];
+        if wide {
+            let endpoint = one.status.outputs.get("api_server_endpoint").map(stored::value_text).unwrap_or_default();
+            row.extend([or_dash(&id.org), fact(one, "region"), or_dash(&endpoint), fact(one, "gate")]);
+            row.extend([or_dash(&one.source.file), or_dash(&one.status.message)]);
+        }
+        table.row(row);
+    }
+    table.render()
+}
+
+fn cut(text: &str) -> String {
+    let line = text.lines().next().unwrap_or_default();
+    if line.chars().count() <= MESSAGE_WIDTH {
+        return line.to_owned();
+    }
+    line.chars().take(MESSAGE_WIDTH - 1).chain(['…']).collect()
+}
+
+/// The manifest as applied, and what is known of it. Output names are those of the kind's Outputs, as references use them.
+pub fn as_json(stored: &StoredResource) -> Result<Value, Failure> {
+    let mut value = stored::shown_manifest(stored)?;
+    let status = &stored.status;
+    value["status"] = json!({
+        "state": status.state,
+        "ready": stored::readiness(stored) == "yes",
+        "message": status.message,
+        "outputs": status.outputs,
+        "secretOutputs": stored.secret_names,
+        "facts": status.facts,
+        "generation": stored.generation,
+        "observedGeneration": status.observed_generation,
+        "createdAt": stored::time(stored.created_at),
+        "updatedAt": stored::time(stored.updated_at),
+        "source": stored.source,
+    });
+    Ok(value)
+}

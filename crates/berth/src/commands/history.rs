@@ -1,0 +1,198 @@
+//! `berth history`: changes in clouds and events, newest first.
+
+use crate::address::ScopeArgs;
+use crate::cli::{Threads, block_on};
+use crate::failure::{Exit, Failure, Outcome};
+use crate::output::{self, Format, OutputArgs, Table};
+use crate::progress::short;
+use crate::stored::{self, or_dash};
+use crate::workspace::WorkspaceArgs;
+use berth_model::ResourceId;
+use berth_store::{Entries, HistoryLine, Store};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// Show what was done, newest first
+#[derive(clap::Args, Debug)]
+#[command(before_help = "Examples:\n  berth history\n  berth history CivoKubernetesCluster/shop --limit 50")]
+pub struct Args {
+    /// One resource, as Kind/name; all when it is left out
+    #[arg(value_name = "KIND/NAME")]
+    what: Option<String>,
+    /// How many lines
+    #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    limit: u32,
+    /// Only changes that were begun and that nobody knows the end of
+    #[arg(long, conflicts_with = "what")]
+    open: bool,
+    #[command(flatten)]
+    scope: ScopeArgs,
+    #[command(flatten)]
+    workspace: WorkspaceArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// One line, whoever it is about.
+struct Line {
+    at: Timestamp,
+    resource: ResourceId,
+    op: String,
+    unit: String,
+    what: String,
+    outcome: String,
+    detail: String,
+    took: Option<Duration>,
+}
+
+pub fn run(args: Args) -> Outcome {
+    let lines = block_on(Threads::One, async {
+        let store = stored::open(&args.workspace).await?;
+        let lines = match &args.what {
+            Some(text) => of_one(&store, text, &args).await?,
+            None => of_all(&store, &args).await?,
+        };
+        store.close().await;
+        Ok(lines)
+    })?;
+    let format = args.output.output;
+    if lines.is_empty() && matches!(format, Format::Table | Format::Wide) {
+        anstream::eprintln!(
+            "{}",
+            if args.open { "nothing is open: every change is known to its end" } else { "nothing was done yet" }
+        );
+        return Ok(Exit::Done);
+    }
+    let value: Vec<Value> = lines.iter().map(as_json).collect();
+    let names = || lines.iter().map(|line| line.resource.to_string()).collect();
+    output::show(format, &value, |wide| table(&lines, args.what.is_none(), wide), names)?;
+    Ok(Exit::Done)
+}
+
+async fn of_one(store: &Store, text: &str, args: &Args) -> Result<Vec<Line>, Failure> {
+    let address = crate::address::Address::parse(text, &args.scope)?;
+    // What was deleted has a history, too, and is not in the state any more.
+    let id = match (stored::one(store, text, &args.scope).await, &address.name) {
+        (Ok(stored), _) => stored.id,
+        (Err(failure), Some(name)) => {
+            let id = ResourceId {
+                kind: address.kind.clone(),
+                name: name.clone(),
+                org: args.scope.org.clone().unwrap_or_default(),
+                env: args.scope.env.clone().unwrap_or_default(),
+            };
+            if store.history(&id, 1, 0).await?.is_empty() {
+                return Err(failure);
+            }
+            id
+        }
+        (Err(failure), None) => return Err(failure),
+    };
+    Ok(store.history(&id, args.limit, 0).await?.into_iter().map(|line| of_history(&id, line)).collect())
+}
+
+fn of_history(id: &ResourceId, line: HistoryLine) -> Line {
+    let (op, unit, outcome, ended) = match line.change {
+        Some(change) => (change.op, change.unit, change.outcome, change.ended_at),
+        None => (String::new(), String::new(), String::new(), None),
+    };
+    let took = ended.map(|ended| between(line.at, ended)).filter(|_| !op.is_empty());
+    Line { at: line.at, resource: id.clone(), op, unit, what: line.what, outcome, detail: line.detail, took }
+}
+
+async fn of_all(store: &Store, args: &Args) -> Result<Vec<Line>, Failure> {
+    let entries = if args.open { Entries::Open } else { Entries::All };
+    let mut lines: Vec<Line> = store
+        .journal(entries, args.limit)
+        .await?
+        .into_iter()
+        .map(|entry| Line {
+            at: entry.started_at,
+            took: entry.ended_at.map(|ended| between(entry.started_at, ended)),
+            resource: entry.resource,
+            op: entry.op,
+            unit: entry.unit,
+            what: entry.what,
+            outcome: entry.outcome,
+            detail: entry.detail,
+        })
+        .collect();
+    if !args.open {
+        lines.extend(store.events(args.limit).await?.into_iter().map(|event| Line {
+            at: event.at,
+            resource: event.resource,
+            op: String::new(),
+            unit: String::new(),
+            what: event.what,
+            outcome: String::new(),
+            detail: event.detail,
+            took: None,
+        }));
+        // Stable, so that changes of one instant stay in the journal's order.
+        lines.sort_by(|a, b| b.at.cmp(&a.at));
+        lines.truncate(args.limit as usize);
+    }
+    let same = |wanted: &Option<String>, is: &str| wanted.as_ref().is_none_or(|wanted| wanted == is);
+    lines.retain(|line| same(&args.scope.env, &line.resource.env) && same(&args.scope.org, &line.resource.org));
+    Ok(lines)
+}
+
+fn between(start: Timestamp, end: Timestamp) -> Duration {
+    Duration::try_from(end.duration_since(start)).unwrap_or_default()
+}
+
+fn table(lines: &[Line], all: bool, wide: bool) -> String {
+    let mut columns = vec!["WHEN"];
+    if all {
+        columns.push("RESOURCE");
+    }
+    columns.extend(["OP", "UNIT", "OUTCOME", "TOOK", "WHAT"]);
+    let mut table = Table::new(columns);
+    for line in lines {
+        let mut row = vec![stored::time(line.at)];
+        if all {
+            row.push(line.resource.to_string());
+        }
+        row.extend([or_dash(&line.op), or_dash(&line.unit), outcome(line).to_owned(), took(line)]);
+        let said = line.detail.is_empty() || (!wide && line.outcome == "done");
+        row.push(if said { line.what.clone() } else { format!("{}: {}", line.what, line.detail) });
+        table.row(row);
+    }
+    table.render()
+}
+
+fn outcome(line: &Line) -> &str {
+    match (line.op.as_str(), line.outcome.as_str()) {
+        ("", _) => "-",
+        (_, "") => "open",
+        (_, outcome) => outcome,
+    }
+}
+
+fn took(line: &Line) -> String {
+    match line.took {
+        Some(took) if took < Duration::from_secs(1) => format!("{}ms", took.as_millis()),
+        Some(took) => short(took),
+        None => "-".into(),
+    }
+}
+
+fn as_json(line: &Line) -> Value {
+    json!({
+        "at": stored::time(line.at),
+        "resource": line.resource,
+        "op": line.op,
+        "unit": line.unit,
+        "what": line.what,
+        "outcome": if line.op.is_empty() { "event" } else { outcome(line) },
+        "detail": line.detail,
+        "seconds": line.took.map(|took| took.as_secs_f64()),
+    })
+}
+
+/// A few lines for people, for `describe`.
+pub fn brief(id: &ResourceId, lines: Vec<HistoryLine>) -> String {
+    let lines: Vec<Line> = lines.into_iter().map(|line| of_history(id, line)).collect();
+    table(&lines, false, false)
+}

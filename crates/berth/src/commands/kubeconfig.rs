@@ -1,0 +1,226 @@
+//! `berth kubeconfig`: the way into a cluster, printed or merged into a kubeconfig file.
+
+use crate::address::ScopeArgs;
+use crate::cli::{Threads, block_on};
+use crate::failure::{Exit, Failure, Outcome};
+use crate::kubeconfig_file::{Entry, MergeError, merge};
+use crate::stored;
+use crate::workspace::{WorkspaceArgs, stored_manifest};
+use crate::{output, project};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use berth_engine::parents;
+use berth_model::{MAX_FILE_BYTES, ResourceId, registry};
+use berth_store::{Store, StoredResource};
+use secrecy::{ExposeSecret, SecretString};
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Read};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How long to wait for another tool that is writing the same kubeconfig.
+const LOCK_WITHIN: Duration = Duration::from_secs(3);
+
+/// Print a cluster's kubeconfig, or merge it into yours
+#[derive(clap::Args, Debug)]
+#[command(
+    before_help = "Examples:\n  berth kubeconfig CivoKubernetesCluster/shop --merge\n  berth kubeconfig civokubernetescluster/shop > shop.kubeconfig"
+)]
+pub struct Args {
+    /// The cluster, as Kind/name
+    #[arg(value_name = "KIND/NAME")]
+    what: String,
+    /// Put it into $KUBECONFIG or ~/.kube/config, and make it the current context
+    #[arg(long, conflicts_with = "out")]
+    merge: bool,
+    /// The file to merge into
+    #[arg(long, value_name = "FILE", requires = "merge")]
+    kubeconfig: Option<PathBuf>,
+    /// Name of the context; by default the resource's, with its env before it
+    #[arg(long, value_name = "NAME", requires = "merge")]
+    context: Option<String>,
+    /// Take the name even from an entry that Berth did not make
+    #[arg(long, requires = "merge")]
+    force: bool,
+    /// Write it to a file that only you can read
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    #[command(flatten)]
+    scope: ScopeArgs,
+    #[command(flatten)]
+    workspace: WorkspaceArgs,
+}
+
+pub fn run(args: Args) -> Outcome {
+    let (id, kubeconfig) = block_on(Threads::One, async {
+        let store = stored::open(&args.workspace).await?;
+        let stored = stored::one(&store, &args.what, &args.scope).await?;
+        let kubeconfig = kubeconfig_of(&store, &stored, &args.workspace).await?;
+        store.close().await;
+        Ok((stored.id, kubeconfig))
+    })?;
+    let text = kubeconfig.expose_secret();
+    if args.merge {
+        return merge_into(&args, &id, text);
+    }
+    match &args.out {
+        Some(path) => {
+            project::write_private(path, text.as_bytes())?;
+            anstream::eprintln!("to use it:   export KUBECONFIG={}", path.display());
+        }
+        None => output::print(text)?,
+    }
+    Ok(Exit::Done)
+}
+
+/// Decoded; clouds and state keep it in base64.
+async fn kubeconfig_of(store: &Store, stored: &StoredResource, args: &WorkspaceArgs) -> Result<SecretString, Failure> {
+    let id = &stored.id;
+    let kind = registry().kind(&id.kind);
+    let Some(name) = kind.and_then(|kind| kind.secret_outputs().find(|name| name.starts_with("kubeconfig"))) else {
+        return Err(no_cluster(stored, args)?);
+    };
+    let secrets = store.status_secrets(id).await?;
+    let Some(secret) = secrets.get(name) else {
+        let phase = stored::phase(stored);
+        let why = if phase.is_empty() { String::new() } else { format!(": {phase}") };
+        return Err(Failure::new(format!("{id} is not ready, and has no kubeconfig yet{why}"))
+            .help(format!("to wait for it:   {}", stored::command("wait", id, args))));
+    };
+    let damaged = || Failure::new(format!("the kubeconfig that the state keeps of {id} is damaged"));
+    let bytes = STANDARD.decode(secret.expose_secret().trim()).map_err(|_| damaged())?;
+    let mut text = String::from_utf8(bytes).map_err(|_| damaged())?;
+    if !text.ends_with('\n') {
+        text.push('\n');
+    }
+    Ok(SecretString::from(text))
+}
+
+/// Only clusters have one; what belongs to a cluster says which.
+fn no_cluster(stored: &StoredResource, args: &WorkspaceArgs) -> Result<Failure, Failure> {
+    let manifest = stored_manifest(stored, &stored.sealed_manifest()?)?;
+    let failure = Failure::new(format!("a {} has no kubeconfig", stored.id.kind));
+    let cluster = parents(&manifest).into_iter().find(|to| to.kind.ends_with("KubernetesCluster"));
+    Ok(match cluster {
+        Some(cluster) => failure.note(format!("{} belongs to {cluster}", stored.id)).help(stored::command(
+            "kubeconfig",
+            &cluster,
+            args,
+        )),
+        None => failure.help("only clusters have; to see them:   berth get"),
+    })
+}
+
+fn merge_into(args: &Args, id: &ResourceId, kubeconfig: &str) -> Outcome {
+    let name = args.context.clone().unwrap_or_else(|| match id.env.as_str() {
+        "" => id.name.clone(),
+        env => format!("{env}-{}", id.name),
+    });
+    if name.is_empty() || name.chars().any(char::is_control) {
+        return Err(Failure::new("a context needs a name of printable characters"));
+    }
+    let path = target(args.kubeconfig.as_deref())?;
+    let entry =
+        Entry::new(kubeconfig, &name, id).map_err(|error| failure(error, id, "the cluster's kubeconfig", &name))?;
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        project::make(folder)?;
+    }
+    let _lock = FileLock::take(&path)?;
+    let before = read(&path)?;
+    let place = path.display().to_string();
+    let merged = merge(&before, &entry, args.force).map_err(|error| failure(error, id, &place, &name))?;
+    if merged.text != before {
+        if merged.touched_others {
+            let mut backup = path.clone().into_os_string();
+            backup.push(".bak");
+            project::write_private(backup.as_ref(), before.as_bytes())?;
+            anstream::eprintln!("what was there before is kept in {place}.bak");
+        }
+        project::write_private(&path, merged.text.as_bytes())?;
+    }
+    anstream::eprintln!("context {name} is in {place}, and the current one");
+    anstream::eprintln!("  to try it:   kubectl get nodes");
+    Ok(Exit::Done)
+}
+
+fn failure(error: MergeError, id: &ResourceId, place: &str, name: &str) -> Failure {
+    match error {
+        MergeError::Unreadable(why) => Failure::new(format!("{place} cannot be read as YAML: {why}"))
+            .help("mend it, or choose another file with --kubeconfig FILE"),
+        MergeError::NotAKubeconfig => Failure::new(format!("{place} is not a kubeconfig; nothing was changed"))
+            .help("choose another file with --kubeconfig FILE"),
+        MergeError::Incomplete(what) => Failure::new(format!("the kubeconfig of {id} lacks {what}"))
+            .help("to look at it:   berth kubeconfig KIND/NAME, without --merge"),
+        MergeError::Taken { what } => {
+            Failure::new(format!("{place} has a {what} named `{name}` that is not of {id}; nothing was changed"))
+                .help("choose another name with --context NAME, or add --force to take this one")
+        }
+    }
+}
+
+/// The file asked for, else $KUBECONFIG's first, else ~/.kube/config. A link is followed, so that it stays one.
+fn target(asked: Option<&Path>) -> Result<PathBuf, Failure> {
+    let path = match asked {
+        Some(path) => path.to_owned(),
+        None => {
+            let listed = std::env::var_os("KUBECONFIG")
+                .and_then(|list| std::env::split_paths(&list).find(|path| !path.as_os_str().is_empty()));
+            match (listed, std::env::var_os("HOME")) {
+                (Some(path), _) => path,
+                (None, Some(home)) => PathBuf::from(home).join(".kube").join("config"),
+                (None, None) => {
+                    return Err(
+                        Failure::new("neither KUBECONFIG nor HOME is set").help("choose a file with --kubeconfig FILE")
+                    );
+                }
+            }
+        }
+    };
+    Ok(std::fs::canonicalize(&path).unwrap_or(path))
+}
+
+fn read(path: &Path) -> Result<String, Failure> {
+    let cannot = |error: std::io::Error| Failure::caused(format!("cannot read {}", path.display()), &error);
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(String::new()),
+        Err(error) => return Err(cannot(error)),
+    };
+    let mut text = String::new();
+    file.take(MAX_FILE_BYTES as u64 + 1).read_to_string(&mut text).map_err(cannot)?;
+    if text.len() > MAX_FILE_BYTES {
+        return Err(Failure::new(format!("{} is too large to be a kubeconfig", path.display())));
+    }
+    Ok(text)
+}
+
+/// kubectl's own lock: a file beside the kubeconfig while it is written.
+struct FileLock(PathBuf);
+
+impl FileLock {
+    fn take(path: &Path) -> Result<Self, Failure> {
+        let mut lock = path.to_owned().into_os_string();
+        lock.push(".lock");
+        let lock = PathBuf::from(lock);
+        let started = Instant::now();
+        loop {
+            match OpenOptions::new().write(true).create_new(true).open(&lock) {
+                Ok(_) => return Ok(Self(lock)),
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                    if started.elapsed() >= LOCK_WITHIN {
+                        return Err(Failure::new(format!("{} is being written by another tool", path.display()))
+                            .help(format!("if none is running, remove {}", lock.display())));
+                    }
+                    std::thread::sleep(Duration::from_millis(50));
+                }
+                Err(error) => return Err(Failure::caused(format!("cannot lock {}", path.display()), &error)),
+            }
+        }
+    }
+}
+
+impl Drop for FileLock {
+    fn drop(&mut self) {
+        _ = std::fs::remove_file(&self.0);
+    }
+}

@@ -1,0 +1,97 @@
+//! `berth outputs`: what a resource gives to others.
+
+use crate::address::ScopeArgs;
+use crate::cli::{Threads, block_on};
+use crate::failure::{Exit, Failure, Outcome};
+use crate::output::{self, OutputArgs, Table};
+use crate::stored::{self, value_text};
+use crate::workspace::WorkspaceArgs;
+use berth_model::{REDACTED, registry, words};
+use secrecy::ExposeSecret;
+use serde_json::{Map, Value};
+
+/// Show a resource's outputs
+#[derive(clap::Args, Debug)]
+#[command(
+    before_help = "Examples:\n  berth outputs CivoKubernetesCluster/shop\n  ID=$(berth outputs civovpc/shop-net network_id)"
+)]
+pub struct Args {
+    /// The resource, as Kind/name
+    #[arg(value_name = "KIND/NAME")]
+    what: String,
+    /// Only this output: its bare value, for shells
+    #[arg(value_name = "OUTPUT")]
+    name: Option<String>,
+    /// Show secret outputs in the clear
+    #[arg(long)]
+    show_secrets: bool,
+    #[command(flatten)]
+    scope: ScopeArgs,
+    #[command(flatten)]
+    workspace: WorkspaceArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+pub fn run(args: Args) -> Outcome {
+    let (stored, secrets) = block_on(Threads::One, async {
+        let store = stored::open(&args.workspace).await?;
+        let stored = stored::one(&store, &args.what, &args.scope).await?;
+        let secrets = if args.show_secrets { Some(store.status_secrets(&stored.id).await?) } else { None };
+        store.close().await;
+        Ok((stored, secrets))
+    })?;
+    let mut outputs: Map<String, Value> = stored.status.outputs.clone();
+    for name in &stored.secret_names {
+        let shown = match secrets.as_ref().and_then(|all| all.get(name)) {
+            Some(secret) => secret.expose_secret().to_owned(),
+            None => REDACTED.to_owned(),
+        };
+        outputs.insert(name.clone(), Value::String(shown));
+    }
+
+    let Some(name) = &args.name else {
+        let names = || outputs.keys().cloned().collect();
+        let table = |_| {
+            let mut table = Table::new(["OUTPUT", "VALUE"]);
+            outputs.iter().for_each(|(name, value)| table.row([name.clone(), value_text(value)]));
+            table.render()
+        };
+        output::show(args.output.output, &outputs, table, names)?;
+        return Ok(Exit::Done);
+    };
+    let asked = words::snake_case(name);
+    if !args.show_secrets && stored.secret_names.contains(&asked) {
+        return Err(Failure::new(format!("{asked} of {} is secret", stored.id))
+            .help("to print it in the clear, add --show-secrets")
+            .help(format!(
+                "for a kubeconfig that is ready to use:   {}",
+                stored::command("kubeconfig", &stored.id, &args.workspace)
+            )));
+    }
+    let Some(value) = outputs.get(&asked) else { return Err(no_output(&args, &stored, &asked)) };
+    let value = value.clone();
+    output::show(args.output.output, &value, |_| format!("{}\n", value_text(&value)), || vec![asked.clone()])?;
+    Ok(Exit::Done)
+}
+
+fn no_output(args: &Args, stored: &berth_store::StoredResource, asked: &str) -> Failure {
+    let names: Vec<&str> = registry()
+        .kind(&stored.id.kind)
+        .map(|kind| kind.outputs_shape().fields.iter().map(|field| field.name.as_str()).collect())
+        .unwrap_or_default();
+    if names.contains(&asked) {
+        return Failure::new(format!("{} has no {asked} yet: it is {}", stored.id, or_state(stored)))
+            .help(format!("to wait for it:   {}", stored::command("wait", &stored.id, &args.workspace)));
+    }
+    let failure = Failure::new(format!("{} has no output `{asked}`", stored.id.kind));
+    match words::nearest(asked, names.iter().copied()) {
+        Some(near) => failure.help(format!("did you mean `{near}`?")),
+        None => failure.help(format!("its outputs are {}", words::either(&names))),
+    }
+}
+
+fn or_state(stored: &berth_store::StoredResource) -> String {
+    let phase = stored::phase(stored);
+    if phase.is_empty() { stored.status.state.to_lowercase() } else { phase }
+}

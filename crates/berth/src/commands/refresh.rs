@@ -1,0 +1,198 @@
+//! `berth refresh`: what the state remembers of outputs and facts becomes what the clouds show. Clouds are only read.
+
+use crate::address::ScopeArgs;
+use crate::cli::{Threads, block_on};
+use crate::commands::drift::asked;
+use crate::diagnostics::count;
+use crate::failure::{Exit, Failure, Outcome};
+use crate::output::{self, Format, OutputArgs};
+use crate::stored::{self, value_text};
+use crate::terminal::harmless_line;
+use crate::workspace::{Workspace, WorkspaceArgs};
+use berth_engine::drift;
+use berth_engine::record::{RecordError, Recorder, Status};
+use berth_engine::unit::{Observed, Props, UnitState};
+use berth_model::{ResourceId, registry};
+use berth_store::StoredResource;
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+const GONE: &str = "gone: deleted outside";
+
+/// Read the clouds and bring the state's outputs up to date
+#[derive(clap::Args, Debug)]
+#[command(before_help = "Examples:\n  berth refresh\n  berth refresh CivoKubernetesCluster/shop")]
+pub struct Args {
+    /// Kinds, or resources as Kind/name; everything when none is given
+    #[arg(value_name = "KIND[/NAME]")]
+    what: Vec<String>,
+    #[command(flatten)]
+    scope: ScopeArgs,
+    #[command(flatten)]
+    workspace: WorkspaceArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// One thing that the state had otherwise.
+#[derive(Debug, Serialize)]
+struct News {
+    resource: ResourceId,
+    /// Name of an output or fact, or `state`.
+    what: String,
+    before: Value,
+    now: Value,
+}
+
+pub fn run(args: Args) -> Outcome {
+    let threads = if args.workspace.sandbox.sandbox { Threads::Two } else { Threads::One };
+    block_on(threads, async {
+        let workspace = Workspace::open_existing(&args.workspace).await?;
+        let result = refresh(&args, &workspace).await;
+        workspace.close().await;
+        result
+    })
+}
+
+async fn refresh(args: &Args, workspace: &Workspace) -> Outcome {
+    let started = Instant::now();
+    let run = workspace.store.begin_run("refresh").await?;
+    let (known, ids) = asked(workspace, &args.what, &args.scope).await?;
+    let clouds = workspace.clouds().await?;
+    let seen = drift(&clouds, &known, &ids, true).await;
+
+    let mut by_resource: BTreeMap<ResourceId, Vec<(UnitState, Option<Observed>)>> = BTreeMap::new();
+    for (unit, observed) in seen.seen {
+        by_resource.entry(unit.resource.clone()).or_default().push((unit, observed));
+    }
+    let mut news = Vec::new();
+    for (id, units) in by_resource {
+        let Some(stored) = workspace.store.resource(&id).await? else { continue };
+        let failed = |error: RecordError| Failure::new(error.to_string());
+        let status = status_now(&stored, &units);
+        let before = news.len();
+        compare(&stored, &status, &mut news);
+        for (unit, observed) in units {
+            if let Some(unit) = unit_now(unit, observed.as_ref()) {
+                run.save_unit(unit).await.map_err(failed)?;
+            }
+        }
+        if news.len() > before {
+            let names: Vec<&str> = news[before..].iter().map(|one: &News| one.what.as_str()).collect();
+            run.event(&id, "refreshed", &names.join(", ")).await.map_err(failed)?;
+            run.status(&id, status).await.map_err(failed)?;
+        }
+    }
+    run.finish().await;
+
+    let format = args.output.output;
+    let value = json!({"changed": news, "checked": ids.len(), "calls": clouds.calls()});
+    let mut names: Vec<String> = news.iter().map(|one| one.resource.to_string()).collect();
+    names.dedup();
+    output::show(format, &value, |_| text(&news), || names)?;
+    if matches!(format, Format::Table | Format::Wide) {
+        anstream::eprintln!(
+            "{} changed in the state; {} read by {} in {:.1} s",
+            count(news.len(), "value"),
+            count(ids.len(), "resource"),
+            count(clouds.calls() as usize, "API call"),
+            started.elapsed().as_secs_f64()
+        );
+        if let Some(gone) = news.iter().find(|one| one.now == json!(GONE)) {
+            anstream::eprintln!("  make it again:   {}", stored::command("apply", &gone.resource, &args.workspace));
+        }
+    }
+    for (id, trouble) in &seen.troubles {
+        let message = format!("{id} could not be read: {}", trouble.message);
+        trouble.help.iter().fold(Failure::new(message), |failure, line| failure.help(line)).print();
+    }
+    Ok(if seen.troubles.is_empty() { Exit::Done } else { Exit::Failed })
+}
+
+/// The unit's row as it should be, or `None` when it is right. One that is gone stays in the state, no longer ready: so drift
+/// goes on telling about it, and apply knows that it has to be made again.
+fn unit_now(mut unit: UnitState, observed: Option<&Observed>) -> Option<UnitState> {
+    let Some(observed) = observed else {
+        let was_ready = unit.ready;
+        unit.ready = false;
+        return was_ready.then_some(unit);
+    };
+    let mut changed = false;
+    for (name, value) in &observed.outputs {
+        if unit.outputs.get(name) != Some(value) {
+            unit.outputs.insert(name.clone(), value.clone());
+            changed = true;
+        }
+    }
+    changed.then_some(unit)
+}
+
+/// The status, as far as reading can tell it. What becomes of something unfinished is for `wait` and `apply` to say.
+fn status_now(stored: &StoredResource, units: &[(UnitState, Option<Observed>)]) -> Status {
+    let mut status = stored.status.clone();
+    let Some(kind) = registry().kind(&stored.id.kind) else { return status };
+    // Outputs that can change carry the same name in the unit; the others are ids, and times of creation.
+    for (unit, observed) in units.iter().filter(|(unit, _)| !unit.key.contains('/')) {
+        let Some(observed) = observed else { continue };
+        for field in kind.outputs_shape().fields.iter().filter(|field| !field.secret) {
+            if let Some(value) = observed.outputs.get(&field.name) {
+                status.outputs.insert(field.name.clone(), value.clone());
+            }
+        }
+        facts(&mut status.facts, &unit.key, observed);
+    }
+    let gone = units.iter().any(|(_, observed)| observed.is_none());
+    if gone && !stored.deleting {
+        status.state = "Failed".into();
+        status.message = GONE.into();
+    }
+    status
+}
+
+/// The facts that converge leaves, from what was seen.
+fn facts(facts: &mut Props, key: &str, observed: &Observed) {
+    if !matches!(key, "cluster" | "pool" | "network") {
+        return;
+    }
+    for (fact, names) in [
+        ("version", &["kubernetes_version"][..]),
+        ("nodes", &["nodes", "node_count", "default_node_pool.node_count"][..]),
+        ("region", &["region"][..]),
+    ] {
+        let value = names.iter().find_map(|name| observed.outputs.get(*name).or_else(|| observed.props.get(*name)));
+        if let Some(value) = value {
+            facts.insert(fact.into(), value.clone());
+        }
+    }
+}
+
+fn compare(stored: &StoredResource, status: &Status, news: &mut Vec<News>) {
+    let mut differ = |what: &str, before: Value, now: Value| {
+        if before != now {
+            news.push(News { resource: stored.id.clone(), what: what.to_owned(), before, now });
+        }
+    };
+    if stored.status.message != status.message {
+        differ("state", json!(stored.status.state), json!(status.message));
+    }
+    for (before, now) in [(&stored.status.outputs, &status.outputs), (&stored.status.facts, &status.facts)] {
+        for (name, value) in now {
+            differ(name, before.get(name).cloned().unwrap_or_default(), value.clone());
+        }
+    }
+}
+
+fn text(news: &[News]) -> String {
+    let width = news.iter().map(|one| one.resource.to_string().chars().count()).max().unwrap_or(0);
+    let names = news.iter().map(|one| one.what.chars().count()).max().unwrap_or(0);
+    let mut text = String::new();
+    for one in news {
+        let before = if one.before.is_null() { "-".into() } else { value_text(&one.before) };
+        let change = format!("{before} -> {}", value_text(&one.now));
+        let resource = one.resource.to_string();
+        text.push_str(&format!("  {resource:<width$}  {:<names$}  {}\n", one.what, harmless_line(&change)));
+    }
+    text
+}

@@ -1,0 +1,219 @@
+//! Drift as people and programs see it: what was declared, what was found, what apply would do about it.
+
+pub use crate::diagnostics::count;
+use crate::stored;
+use crate::terminal::harmless_line;
+use crate::workspace::WorkspaceArgs;
+use berth_clouds::Clouds;
+use berth_engine::handler::Catalog;
+use berth_engine::{Drifted, Known, Takes};
+use berth_model::ResourceId;
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// Beyond this many drifted resources, the rest is counted; `-o wide` and JSON have them all.
+const SHOWN: usize = 100;
+/// A long value is cut on the screen.
+const VALUE_WIDTH: usize = 60;
+
+/// One difference.
+#[derive(Clone, Debug, Serialize)]
+pub struct Finding {
+    /// Key of the unit in its resource.
+    pub unit: String,
+    #[serde(rename = "type")]
+    pub unit_type: String,
+    /// Below the spec, such as `default_node_pool.node_count`; empty when the object is gone.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub field: String,
+    /// The unit's own name of the property.
+    #[serde(skip)]
+    pub property: String,
+    pub gone: bool,
+    pub declared: Value,
+    pub found: Value,
+    /// What apply would do about it.
+    pub apply: String,
+}
+
+pub type Findings = BTreeMap<ResourceId, Vec<Finding>>;
+
+/// Where in the spec a unit's properties stand. Lowering knows it, and the state does not keep it; a check of thousands of
+/// units must not lower their resources for it. Only the additional pools of a CivoKubernetesCluster stand elsewhere than in
+/// the spec itself, and their keys, which never change meaning, say where.
+pub fn at(key: &str) -> Option<String> {
+    key.strip_prefix("pool/").map(|name| format!("additional_node_pools[{name}]"))
+}
+
+pub async fn findings(clouds: &Clouds, known: &Known, seen: &Drifted) -> Findings {
+    let mut all = Findings::new();
+    for (id, drift) in &seen.drifted {
+        let units = known.units.get(id).map(Vec::as_slice).unwrap_or_default();
+        let mut found = Vec::new();
+        let whole = drift.gone.iter().find(|gone| is_main(&gone.key));
+        for gone in &drift.gone {
+            // Whatever was in a cluster went with it.
+            if whole.is_some_and(|main| main.key != gone.key) {
+                continue;
+            }
+            found.push(Finding {
+                unit: gone.key.clone(),
+                unit_type: gone.unit_type.clone(),
+                field: String::new(),
+                property: String::new(),
+                gone: true,
+                declared: Value::Null,
+                found: Value::Null,
+                apply: if gone.unit_type.ends_with(".cluster") {
+                    "apply would make a new one, without what ran in it".into()
+                } else {
+                    "apply would make it again".into()
+                },
+            });
+        }
+        for changed in &drift.changed {
+            let account = units.iter().find(|unit| unit.key == changed.key).map(|unit| unit.account.as_str());
+            let provider = match account {
+                Some(account) => clouds.provider(account).await.ok(),
+                None => None,
+            };
+            let handler = provider.as_deref().and_then(|provider| provider.handler(&changed.unit_type));
+            for change in &changed.changes {
+                let refusal = handler.and_then(|h| h.refuse_change(&change.field, &change.from, &change.to));
+                let apply = match (refusal, change.takes) {
+                    (Some(why), _) => format!("apply would refuse to put it back: {why}"),
+                    (None, Takes::InPlace) => "apply would put it back in place".into(),
+                    (None, Takes::Roll) => {
+                        "apply would put it back with new nodes first, the old ones drained after".into()
+                    }
+                    (None, Takes::Replace) => "apply would replace it, which needs --allow-replace".into(),
+                };
+                let prefix = at(&changed.key).map(|at| format!("{at}.")).unwrap_or_default();
+                found.push(Finding {
+                    unit: changed.key.clone(),
+                    unit_type: changed.unit_type.clone(),
+                    field: format!("{prefix}{}", change.field),
+                    property: change.field.clone(),
+                    gone: false,
+                    declared: change.to.clone(),
+                    found: change.from.clone(),
+                    apply,
+                });
+            }
+        }
+        all.insert(id.clone(), found);
+    }
+    all
+}
+
+/// The unit that a resource is about, as opposed to what it has besides.
+fn is_main(key: &str) -> bool {
+    matches!(key, "cluster" | "network" | "pool")
+}
+
+pub fn text(findings: &Findings, wide: bool) -> String {
+    let mut text = String::new();
+    let width = findings.keys().map(|id| id.to_string().chars().count()).max().unwrap_or(0).max(34);
+    let shown = if wide { findings.len() } else { SHOWN };
+    let fields =
+        findings.values().take(shown).flatten().map(|finding| finding.field.chars().count()).max().unwrap_or(0);
+    for (id, found) in findings.iter().take(shown) {
+        let mut name = id.to_string();
+        for finding in found {
+            let line = match finding.gone {
+                true => line(finding),
+                false => format!("{:<fields$}   {}", finding.field, line(finding)),
+            };
+            text.push_str(&format!("  {name:<width$}  {}\n", harmless_line(&line)));
+            text.push_str(&format!("  {:<width$}    {}\n", "", harmless_line(&finding.apply)));
+            name.clear();
+        }
+    }
+    if findings.len() > shown {
+        text.push_str(&format!("  … and {} more; -o wide shows all\n", findings.len() - shown));
+    }
+    if !findings.is_empty() {
+        text.push('\n');
+    }
+    text
+}
+
+fn line(finding: &Finding) -> String {
+    if finding.gone {
+        let what = if is_main(&finding.unit) || finding.unit == "firewall" {
+            String::new()
+        } else {
+            format!("{} ", finding.unit)
+        };
+        return format!("{what}gone: deleted outside");
+    }
+    if let (Value::Array(declared), Value::Array(found)) = (&finding.declared, &finding.found) {
+        let added = found.iter().filter(|value| !declared.contains(value)).collect::<Vec<_>>();
+        let removed = declared.iter().filter(|value| !found.contains(value)).collect::<Vec<_>>();
+        let list = |what: &str, values: Vec<&Value>| {
+            let texts: Vec<String> = values.iter().map(|value| stored::value_text(value)).collect();
+            (!texts.is_empty()).then(|| format!("{what} outside: {}", cut(&texts.join(", "))))
+        };
+        return [list("added", added), list("removed", removed)].into_iter().flatten().collect::<Vec<_>>().join("; ");
+    }
+    format!("{} declared, {} found (changed outside)", value(&finding.declared), value(&finding.found))
+}
+
+fn value(value: &Value) -> String {
+    match value {
+        Value::Null => "nothing".into(),
+        Value::String(text) if text.is_empty() => "nothing".into(),
+        other => cut(&stored::value_text(other)),
+    }
+}
+
+fn cut(text: &str) -> String {
+    if text.chars().count() <= VALUE_WIDTH {
+        return text.to_owned();
+    }
+    text.chars().take(VALUE_WIDTH - 1).chain(['…']).collect()
+}
+
+/// For one cell of a table.
+pub fn short(found: &[Finding]) -> String {
+    let Some(first) = found.first() else { return String::new() };
+    let line = match first.gone {
+        true => line(first),
+        false => match (&first.declared, &first.found) {
+            (Value::Array(_), _) | (_, Value::Array(_)) => format!("{} changed", first.field),
+            (declared, found) => format!("{} {} → {}", first.field, value(declared), value(found)),
+        },
+    };
+    if found.len() > 1 { format!("{line}, +{}", found.len() - 1) } else { line }
+}
+
+/// What to type about it.
+pub fn commands(findings: &Findings, args: &WorkspaceArgs) -> String {
+    let mut text = String::new();
+    let changed = findings.iter().find(|(_, found)| found.iter().any(|finding| !finding.gone));
+    let gone = findings.iter().find(|(_, found)| found.iter().any(|finding| finding.gone));
+    if let Some((id, _)) = changed.or(gone) {
+        text.push_str(&format!("  put back what is declared:   {}\n", stored::command("apply", id, args)));
+    }
+    if let Some((id, _)) = changed {
+        text.push_str(&format!("  keep what was found:         {}\n", stored::command("drift --accept", id, args)));
+    }
+    if let Some((id, _)) = gone {
+        if changed.is_some() {
+            text.push_str(&format!("  make what is gone again:     {}\n", stored::command("apply", id, args)));
+        }
+        text.push_str(&format!("  or forget it:                {}\n", stored::command("delete", id, args)));
+    }
+    text
+}
+
+pub fn as_json(findings: &Findings, seen: &Drifted, calls: u64, seconds: f64) -> Value {
+    let drifted: Vec<Value> = findings.iter().map(|(id, found)| json!({"resource": id, "findings": found})).collect();
+    let troubles: Vec<Value> = seen
+        .troubles
+        .iter()
+        .map(|(id, trouble)| json!({"resource": id, "message": trouble.message, "help": trouble.help}))
+        .collect();
+    json!({"drifted": drifted, "checked": seen.checked, "calls": calls, "seconds": seconds, "troubles": troubles})
+}

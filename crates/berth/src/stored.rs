@@ -1,0 +1,198 @@
+//! What the state holds, found by address and made fit to be shown. No cloud is asked.
+
+use crate::address::{Address, ScopeArgs};
+use crate::failure::Failure;
+use crate::workspace::{WorkspaceArgs, settled};
+use berth_model::{REDACTED, ResourceId, words};
+use berth_store::{Filter, Options, Store, StoredResource};
+use jiff::Timestamp;
+use serde_json::Value;
+
+/// The fact that a drift check leaves behind: what it found.
+pub const DRIFT: &str = "drift";
+
+/// Opens the state to look at it. Unlike a workspace it needs no cloud, not even a simulated one.
+pub async fn open(args: &WorkspaceArgs) -> Result<Store, Failure> {
+    Ok(Store::open(Options { must_exist: true, ..Options::at(args.state_path()?) }).await?)
+}
+
+/// The addresses as typed; none where none were given.
+pub fn addresses(texts: &[String], scope: &ScopeArgs) -> Result<Vec<Address>, Failure> {
+    texts.iter().map(|text| Address::parse(text, scope)).collect()
+}
+
+/// What the addresses name, each resource once, by kind and name. No address means: all of the scope.
+pub async fn find(store: &Store, addresses: &[Address], scope: &ScopeArgs) -> Result<Vec<StoredResource>, Failure> {
+    let (org, env) = (scope.org.clone(), scope.env.clone());
+    if addresses.is_empty() {
+        return Ok(store.resources(&Filter { org, env, ..Filter::default() }).await?);
+    }
+    let mut found = Vec::new();
+    for address in addresses {
+        let some = store.resources(&filter(address)).await?;
+        if some.is_empty() && address.name.is_some() {
+            return Err(not_applied(store, address).await?);
+        }
+        found.extend(some);
+    }
+    if addresses.len() > 1 {
+        found.sort_by(|a, b| a.id.cmp(&b.id));
+        found.dedup_by(|a, b| a.id == b.id);
+    }
+    Ok(found)
+}
+
+/// The one resource that an address names.
+pub async fn one(store: &Store, text: &str, scope: &ScopeArgs) -> Result<StoredResource, Failure> {
+    let address = Address::parse(text, scope)?;
+    if address.name.is_none() {
+        return Err(Failure::new(format!("`{text}` names a kind, not a resource"))
+            .help(format!("write {}/NAME; to see which there are:   berth get {}", address.kind, address.kind)));
+    }
+    let mut found = store.resources(&filter(&address)).await?;
+    match (found.pop(), found.len()) {
+        (Some(only), 0) => Ok(only),
+        (None, _) => Err(not_applied(store, &address).await?),
+        (Some(last), _) => {
+            found.push(last);
+            let places: Vec<String> = found.iter().map(|stored| scope_of(&stored.id)).collect();
+            Err(Failure::new(format!("{address} is there {} times", found.len()))
+                .note(places.join("; "))
+                .help("add --env or --org to say which"))
+        }
+    }
+}
+
+fn filter(address: &Address) -> Filter {
+    Filter {
+        kind: Some(address.kind.clone()),
+        name: address.name.clone(),
+        org: address.org.clone(),
+        env: address.env.clone(),
+    }
+}
+
+/// Says that it is not there, and what is.
+pub async fn not_applied(store: &Store, address: &Address) -> Result<Failure, Failure> {
+    let mut failure = Failure::new(format!("{address} is not applied"));
+    let others = store.resources(&Filter { kind: Some(address.kind.clone()), ..Filter::default() }).await?;
+    let wanted = address.name.as_deref().unwrap_or_default();
+    if let Some(same) = others.iter().find(|other| other.id.name == wanted) {
+        failure = failure.help(format!("it is there with {}", scope_of(&same.id)));
+    } else if let Some(near) = words::nearest(wanted, others.iter().map(|other| other.id.name.as_str())) {
+        failure = failure.help(format!("did you mean `{}/{near}`?", address.kind));
+    }
+    Ok(failure.help("to see what is:   berth get"))
+}
+
+fn scope_of(id: &ResourceId) -> String {
+    match (id.org.as_str(), id.env.as_str()) {
+        ("", "") => "no --env".into(),
+        ("", env) => format!("--env {env}"),
+        (org, "") => format!("--org {org}"),
+        (org, env) => format!("--org {org} --env {env}"),
+    }
+}
+
+/// A command to type about a resource, with what it takes to find it again.
+pub fn command(verb: &str, id: &ResourceId, args: &WorkspaceArgs) -> String {
+    let mut line = format!("berth {verb} {id}");
+    for (flag, value) in [(" --org ", &id.org), (" --env ", &id.env)] {
+        if !value.is_empty() {
+            line.push_str(flag);
+            line.push_str(value);
+        }
+    }
+    if args.sandbox.sandbox {
+        line.push_str(" --sandbox");
+    }
+    line
+}
+
+/// The manifest as applied, with secrets replaced by a word.
+pub fn shown_manifest(stored: &StoredResource) -> Result<Value, Failure> {
+    let mut manifest = stored.sealed_manifest()?;
+    for pointer in stored.sealed_paths()? {
+        if let Some(slot) = manifest.pointer_mut(&pointer) {
+            *slot = Value::String(REDACTED.into());
+        }
+    }
+    Ok(manifest)
+}
+
+/// `yes`, `no` or `failed`.
+pub fn readiness(stored: &StoredResource) -> &'static str {
+    match stored.status.state.as_str() {
+        "Failed" => "failed",
+        _ if settled(stored) && !stored.deleting => "yes",
+        _ => "no",
+    }
+}
+
+/// What keeps it from being ready, in a few words; empty when nothing does.
+pub fn phase(stored: &StoredResource) -> String {
+    let state = stored.status.state.as_str();
+    match readiness(stored) {
+        "yes" => String::new(),
+        _ if stored.deleting => "deleting".into(),
+        _ if !stored.status.message.is_empty() => stored.status.message.clone(),
+        _ if state == "Ready" => "changed, and not applied to its end".into(),
+        _ => state.to_lowercase(),
+    }
+}
+
+/// A fact of the status as text; `-` when it is not known.
+pub fn fact(stored: &StoredResource, name: &str) -> String {
+    stored.status.facts.get(name).map_or_else(|| "-".into(), value_text)
+}
+
+pub fn or_dash(text: &str) -> String {
+    if text.is_empty() { "-".into() } else { text.to_owned() }
+}
+
+/// A value without quotes, as a shell wants it.
+pub fn value_text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// `12s`, `3m`, `5h`, `41d`.
+pub fn age(since: Timestamp, now: Timestamp) -> String {
+    let seconds = now.duration_since(since).as_secs().max(0);
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3600 => format!("{}m", seconds / 60),
+        3600..86_400 => format!("{}h", seconds / 3600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
+/// Times as people and programs read them.
+pub fn time(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_are_short() {
+        let now = Timestamp::from_second(1_000_000).unwrap();
+        let before = |seconds: i64| Timestamp::from_second(1_000_000 - seconds).unwrap();
+        for (seconds, text) in [(0, "0s"), (59, "59s"), (60, "1m"), (7200, "2h"), (41 * 86_400 + 5, "41d"), (-5, "0s")]
+        {
+            assert_eq!(age(before(seconds), now), text);
+        }
+    }
+
+    #[test]
+    fn commands_name_the_place() {
+        let mut id = ResourceId::new("CivoVpc", "net");
+        assert_eq!(command("get", &id, &WorkspaceArgs::default()), "berth get CivoVpc/net");
+        id.env = "prod".into();
+        assert_eq!(command("get", &id, &WorkspaceArgs::default()), "berth get CivoVpc/net --env prod");
+    }
+}
