@@ -13,8 +13,14 @@ use crate::table::Object;
 use crate::world::{ClusterView, NodeView, State, TaintView, new_id};
 
 /// Settings that the API keeps and gives back, and that change nothing in the sandbox.
-const KEPT: [&str; 6] = [
+const KEPT: [&str; 12] = [
     "cluster_autoscaler_configuration",
+    "coredns_autoscaler",
+    "sso",
+    "p2p_oci_registry_plugin",
+    "nfs_csi_plugin",
+    "nvidia_gpu_dra_driver",
+    "amd_gpu_dra_driver",
     "routing_agent",
     "amd_gpu_device_plugin",
     "amd_gpu_device_metrics_exporter_plugin",
@@ -425,6 +431,11 @@ pub fn registry(state: &mut State, call: &Call, on: bool) -> Answer<Reply> {
 pub fn associated(state: &State, id: &str) -> Answer<Reply> {
     state.digitalocean.live_cluster(id)?;
     Ok(Reply::json(200, &json!({"load_balancers": [], "volumes": [], "volume_snapshots": []})))
+}
+
+pub fn messages(state: &State, id: &str) -> Answer<Reply> {
+    state.digitalocean.live_cluster(id)?;
+    Ok(Reply::json(200, &json!({"messages": []})))
 }
 
 pub fn shown(store: &Store, kube: &KubeServer, cluster: &Cluster, now: SimTime) -> Value {

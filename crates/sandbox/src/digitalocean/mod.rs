@@ -157,6 +157,7 @@ fn kubernetes(state: &mut State, kube: &KubeServer, call: &Call, path: &[&str]) 
         ("GET", ["clusters", id, "kubeconfig"]) => cluster::kubeconfig(state, kube, id),
         ("GET", ["clusters", id, "credentials"]) => cluster::credentials(state, kube, call, id),
         ("GET", ["clusters", id, "user"]) => cluster::user(state, id),
+        ("GET", ["clusters", id, "status_messages"]) => cluster::messages(state, id),
         ("GET", ["clusters", id, "upgrades"]) => cluster::upgrades(state, id),
         ("POST", ["clusters", id, "upgrade"]) => cluster::upgrade(state, call, id),
         ("GET", ["clusters", id, "destroy_with_associated_resources"]) => cluster::associated(state, id),

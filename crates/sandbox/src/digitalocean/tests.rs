@@ -318,6 +318,7 @@ async fn settings_of_a_cluster_come_back_as_given() {
     assert_eq!(cloud.post("/v2/kubernetes/registry", json!({"cluster_uuids": ["none"]})).await.0, 404);
     assert_eq!(cloud.post("/v2/kubernetes/registry", json!({})).await.0, 422);
     assert_eq!(cloud.get(&format!("{path}/destroy_with_associated_resources")).await["volumes"], json!([]));
+    assert_eq!(cloud.get(&format!("{path}/status_messages")).await["messages"], json!([]));
     assert!(cloud.get(&format!("{path}/user")).await["kubernetes_cluster_user"]["username"].is_string());
     assert_eq!(cloud.delete(&format!("{path}/destroy_with_associated_resources/dangerous")).await.0, 204);
     assert_eq!(cloud.call(Method::GET, &path, None).await.0, 404);

@@ -46,6 +46,15 @@ impl Ask<'_> {
         self.query.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value.as_str())
     }
 
+    /// Whether nothing can come of it but an answer. A watch needs objects that stay.
+    pub fn only_looks(&self) -> bool {
+        (self.method == Method::GET || self.method == Method::HEAD) && !self.flag("watch")
+    }
+
+    pub fn only_nodes(&self) -> bool {
+        matches!(self.path.as_slice(), ["api", "v1", "nodes", ..])
+    }
+
     fn flag(&self, name: &str) -> bool {
         matches!(self.query(name), "true" | "1")
     }

@@ -149,6 +149,9 @@ async fn respond(clusters: &Arc<Clusters>, caller: &Caller, request: Request<Inc
     };
     match api::fixed(&ask) {
         Some(answer) => answer,
+        None if ask.only_looks() => {
+            clusters.look(&view, ask.only_nodes(), |objects, now| api::resource(&ask, objects, now))
+        }
         None => clusters.with(&view, |objects, now| api::resource(&ask, objects, now)),
     }
 }

@@ -168,7 +168,7 @@ impl Clusters {
         let cell = self.objects_of(&view.id);
         let mut objects = lock(&cell);
         let now = self.world.now();
-        let moment = if self.world.clock().speed() == Speed::Instant { 0 } else { MOMENT_MS };
+        let moment = self.moment();
         settle::settle(&mut objects, view, now, moment);
         let before = objects.version();
         let result = work(&mut objects, now);
@@ -177,6 +177,26 @@ impl Clusters {
             self.keep(&view.id, &objects);
         }
         result
+    }
+
+    /// As `with`, for those who only look. The objects of a cluster that nobody ever changed follow from its view, so they are
+    /// made for the moment and not kept: thousands of clusters being watched come up cost no memory here.
+    fn look<R>(&self, view: &ClusterView, only_nodes: bool, work: impl FnOnce(&mut Objects, SimTime) -> R) -> R {
+        let kept = lock(&self.objects).contains_key(&view.id) || self.file(&view.id).is_some_and(|file| file.exists());
+        if kept {
+            return self.with(view, work);
+        }
+        let (mut objects, now) = (Objects::new(&view.id), self.world.now());
+        if only_nodes {
+            settle::nodes(&mut objects, view, now);
+        } else {
+            settle::settle(&mut objects, view, now, self.moment());
+        }
+        work(&mut objects, now)
+    }
+
+    fn moment(&self) -> i64 {
+        if self.world.clock().speed() == Speed::Instant { 0 } else { MOMENT_MS }
     }
 
     fn objects_of(&self, id: &str) -> Arc<Mutex<Objects>> {
@@ -199,14 +219,14 @@ impl Clusters {
     }
 
     fn load(&self, id: &str) -> Objects {
-        let Some(file) = self.file(id) else { return Objects::default() };
+        let Some(file) = self.file(id) else { return Objects::new(id) };
         match identity::read_up_to(&file, MAX_OBJECTS_FILE_BYTES).map(|text| serde_json::from_str(&text)) {
-            Ok(Ok(saved)) => Objects::restore(saved),
+            Ok(Ok(saved)) => Objects::restore(id, saved),
             Ok(Err(error)) => {
                 tracing::warn!(file = %file.display(), %error, "a sandbox cluster's objects cannot be read; it starts afresh");
-                Objects::default()
+                Objects::new(id)
             }
-            Err(_) => Objects::default(),
+            Err(_) => Objects::new(id),
         }
     }
 

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
 
 use super::defaults;
 use super::patch;
@@ -49,8 +50,10 @@ impl At<'_> {
 
 #[derive(Debug, Default)]
 pub struct Objects {
+    cluster: String,
     rows: BTreeMap<Key, Stored>,
     version: u64,
+    buried: u64,
     gone: VecDeque<(u64, usize, Value)>,
     pub seeded: bool,
 }
@@ -92,6 +95,10 @@ fn index(resource: &ResourceType) -> usize {
 }
 
 impl Objects {
+    pub fn new(cluster: &str) -> Objects {
+        Objects { cluster: cluster.to_owned(), ..Objects::default() }
+    }
+
     pub fn version(&self) -> u64 {
         self.version
     }
@@ -107,8 +114,8 @@ impl Objects {
     }
 
     /// Rows of types that are no longer known are dropped.
-    pub fn restore(saved: Saved) -> Objects {
-        let mut objects = Objects { version: saved.version, seeded: true, ..Objects::default() };
+    pub fn restore(cluster: &str, saved: Saved) -> Objects {
+        let mut objects = Objects { version: saved.version, seeded: true, ..Objects::new(cluster) };
         for row in saved.rows {
             let Some(resource) = types::by_qualified(&row.resource) else { continue };
             let meta = |field: &str| row.object["metadata"][field].as_str().unwrap_or_default().to_owned();
@@ -168,7 +175,7 @@ impl Objects {
         defaults::fill(resource, &mut object);
         defaults::validate(resource, &object)?;
         let metadata = &mut object["metadata"];
-        metadata["uid"] = json!(uuid::Uuid::new_v4());
+        metadata["uid"] = json!(self.uid(&at, now));
         metadata["creationTimestamp"] = json!(now.rfc3339());
         if object.get("spec").is_some() && !resource.group.is_empty() {
             object["metadata"]["generation"] = json!(1);
@@ -177,6 +184,19 @@ impl Objects {
             return Err(status::bad_request(format!("a sandbox cluster holds at most {MAX_OBJECTS} objects")));
         }
         self.put(at, object, BTreeMap::new(), now, dry_run)
+    }
+
+    /// Follows from where and when an object is made, so that the first objects of a cluster can be made again for every
+    /// look at it and are still the same.
+    fn uid(&self, at: &At, now: SimTime) -> uuid::Uuid {
+        let parts = [&self.cluster, &at.resource.qualified(), at.namespace, at.name];
+        let mut hash = Sha256::new();
+        parts.iter().for_each(|part| hash.update([part.as_bytes(), b"/"].concat()));
+        hash.update(now.0.to_be_bytes());
+        hash.update(self.buried.to_be_bytes());
+        let mut bytes = [0; 16];
+        bytes.copy_from_slice(&hash.finalize()[..16]);
+        uuid::Builder::from_random_bytes(bytes).into_uuid()
     }
 
     fn put(
@@ -423,6 +443,7 @@ impl Objects {
 
     fn bury(&mut self, resource: usize, mut object: Value) {
         self.version += 1;
+        self.buried += 1;
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
         self.gone.push_back((self.version, resource, object));
         if self.gone.len() > MAX_GONE {

@@ -18,7 +18,7 @@ const CLOUD_MANAGER: &str = "cloud-controller-manager";
 pub fn settle(objects: &mut Objects, view: &ClusterView, now: SimTime, moment_ms: i64) {
     if !objects.seeded {
         objects.seeded = true;
-        seed(objects, view, now);
+        seed(objects, view, view.created);
     }
     nodes(objects, view, now);
     let ready_nodes = view.nodes.iter().filter(|node| node.ready).count();
@@ -94,7 +94,8 @@ fn seed(objects: &mut Objects, view: &ClusterView, now: SimTime) {
     );
 }
 
-fn nodes(objects: &mut Objects, view: &ClusterView, now: SimTime) {
+/// The nodes alone, for the many who look at nothing else.
+pub fn nodes(objects: &mut Objects, view: &ClusterView, now: SimTime) {
     let Some(resource) = find("", "nodes") else { return };
     let gone: Vec<String> = objects
         .stored(resource)
@@ -111,7 +112,7 @@ fn nodes(objects: &mut Objects, view: &ClusterView, now: SimTime) {
     for (number, node) in view.nodes.iter().enumerate() {
         let at = At { resource, namespace: "", name: &node.name };
         let apply = PatchKind::Apply { manager: CLOUD_MANAGER.into(), force: true };
-        if let Err(refused) = objects.patch(at, &apply, &declared(view, node), false, now, false) {
+        if let Err(refused) = objects.patch(at, &apply, &declared(view, node), false, node.created, false) {
             tracing::warn!(node = node.name, body = %refused.body, "a node of the cloud is refused by the sandbox cluster");
         }
         objects.set(at, |object| report(object, view, node, number));

@@ -323,6 +323,28 @@ async fn objects_follow_the_rules_of_the_api() {
 }
 
 #[tokio::test]
+async fn looking_twice_shows_the_same_objects() {
+    let lab = Lab::start().await;
+    let (client, endpoint) = lab.client();
+    let uids = |path: &str| {
+        let request = client.get(format!("{endpoint}{path}"));
+        async move {
+            let list: Value = request.send().await.unwrap().json().await.unwrap();
+            let items = list["items"].as_array().unwrap().clone();
+            assert!(!items.is_empty(), "{list}");
+            items.iter().map(|item| item["metadata"]["uid"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        }
+    };
+    let (nodes, deployments) = (uids("/api/v1/nodes").await, uids("/apis/apps/v1/deployments").await);
+    assert_eq!(uids("/api/v1/nodes").await, nodes);
+    let made =
+        client.post(format!("{endpoint}/api/v1/namespaces")).json(&json!({"metadata": {"name": "x"}})).send().await;
+    assert_eq!(made.unwrap().status(), 201);
+    assert_eq!(uids("/api/v1/nodes").await, nodes);
+    assert_eq!(uids("/apis/apps/v1/deployments").await, deployments);
+}
+
+#[tokio::test]
 async fn lists_are_limited_and_selected() {
     let lab = Lab::start().await;
     let (client, endpoint) = lab.client();
