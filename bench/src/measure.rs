@@ -1,0 +1,120 @@
+//! One command, measured from outside: the operating system's own account of what the process used.
+
+use anyhow::{Context, Result, bail};
+use berth_sandbox::{CloudName, Sandbox};
+use serde::Serialize;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+use tempfile::TempDir;
+use wait4::Wait4;
+
+#[derive(Debug, Clone, Serialize)]
+pub struct Figure {
+    pub what: String,
+    pub size: usize,
+    pub wall_seconds: f64,
+    pub cpu_seconds: f64,
+    pub api_calls: u64,
+    pub peak_mib: f64,
+}
+
+/// A folder of its own, a sandbox, and the binary to measure.
+pub struct Bench {
+    folder: TempDir,
+    berth: PathBuf,
+    sandbox: Sandbox,
+}
+
+impl Bench {
+    pub fn new(sandbox: Sandbox) -> Result<Self> {
+        let berth = std::env::current_exe()?.with_file_name("berth");
+        if !berth.exists() {
+            bail!("{} is not built; use bench/run", berth.display());
+        }
+        Ok(Self { folder: tempfile::tempdir()?, berth, sandbox })
+    }
+
+    pub fn write(&self, name: &str, text: &str) -> Result<()> {
+        let path = self.folder.path().join(name);
+        if let Some(parent) = path.parent() {
+            std::fs::create_dir_all(parent)?;
+        }
+        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
+    }
+
+    /// The quickest of several runs: what it costs when nothing else is in the way.
+    pub async fn best_of(&self, runs: usize, what: &str, size: usize, args: &[&str]) -> Result<Figure> {
+        let mut best: Option<Figure> = None;
+        for _ in 0..runs {
+            let figure = self.once(what, size, args).await?;
+            if best.as_ref().is_none_or(|b| figure.wall_seconds < b.wall_seconds) {
+                best = Some(figure);
+            }
+        }
+        best.context("no run was made")
+    }
+
+    pub async fn once(&self, what: &str, size: usize, args: &[&str]) -> Result<Figure> {
+        let before = self.sandbox.world().traffic(CloudName::Civo).total();
+        let mut command = Command::new(&self.berth);
+        command
+            .args(args)
+            .current_dir(self.folder.path())
+            .env("CIVO_API_URL", self.sandbox.civo_url())
+            .env("CIVO_TOKEN", "bench")
+            .env("BERTH_KEY", "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let started = Instant::now();
+        let (status, usage) = tokio::task::spawn_blocking(move || -> Result<_> {
+            let mut child = command.spawn().context("cannot start berth")?;
+            let ended = child.wait4().context("cannot wait for berth")?;
+            Ok((ended.status, ended.rusage))
+        })
+        .await??;
+        let wall_seconds = started.elapsed().as_secs_f64();
+        if !status.success() {
+            bail!("`berth {}` failed with {status}", args.join(" "));
+        }
+        let figure = Figure {
+            what: what.to_owned(),
+            size,
+            wall_seconds,
+            cpu_seconds: (usage.utime + usage.stime).as_secs_f64(),
+            api_calls: self.sandbox.world().traffic(CloudName::Civo).total() - before,
+            peak_mib: usage.maxrss as f64 / (1024.0 * 1024.0),
+        };
+        eprintln!("{}", row(&figure));
+        Ok(figure)
+    }
+}
+
+/// What the figures were measured on.
+pub fn machine() -> String {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let info = read("/proc/cpuinfo");
+    let model = info.lines().find_map(|l| l.strip_prefix("model name")).map_or("unknown", |l| l.trim_start_matches([' ', '\t', ':']));
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    let memory = read("/proc/meminfo").lines().find_map(|l| l.strip_prefix("MemTotal:")?.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0);
+    format!("{model}, {cores} cores, {} GiB memory, {} {}", memory.div_ceil(1024 * 1024), std::env::consts::OS, read("/proc/sys/kernel/osrelease").trim())
+}
+
+pub fn table(figures: &[Figure], machine: &str) -> String {
+    let mut text = format!("Measured on {machine}\n\n");
+    text.push_str(&format!("| {:<58} | {:>9} | {:>9} | {:>9} | {:>9} |\n", "what", "wall s", "CPU s", "API calls", "peak MiB"));
+    text.push_str(&format!("|{:-<60}|{:->10}:|{:->10}:|{:->10}:|{:->10}:|\n", "", "", "", "", ""));
+    for figure in figures {
+        text.push_str(&row(figure));
+        text.push('\n');
+    }
+    text
+}
+
+fn row(figure: &Figure) -> String {
+    format!(
+        "| {:<58} | {:>9.3} | {:>9.3} | {:>9} | {:>9.1} |",
+        figure.what, figure.wall_seconds, figure.cpu_seconds, figure.api_calls, figure.peak_mib
+    )
+}
