@@ -19,6 +19,32 @@ impl StateArgs {
     }
 }
 
+/// For commands that look into the state and talk to no cloud.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub struct LookArgs {
+    #[command(flatten)]
+    pub state: StateArgs,
+    /// Look at what is applied to the simulated clouds
+    #[arg(long)]
+    pub sandbox: bool,
+}
+
+impl LookArgs {
+    /// The state that is meant; what is applied to simulated clouds is remembered apart.
+    pub fn state(&self) -> Result<StateArgs, Failure> {
+        let path = match (&self.state.state, self.sandbox) {
+            (None, true) => sandbox_state()?,
+            _ => self.state.path()?,
+        };
+        Ok(StateArgs { state: Some(path) })
+    }
+}
+
+/// Where what is applied to simulated clouds is remembered.
+pub fn sandbox_state() -> Result<PathBuf, Failure> {
+    Ok(folder()?.join("sandbox-state.db"))
+}
+
 /// The folder that belongs to the project: `.berth`, whether it exists yet or not.
 pub fn folder() -> Result<PathBuf, Failure> {
     let state = berth_store::default_path(&here()?);

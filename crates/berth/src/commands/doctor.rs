@@ -4,7 +4,7 @@ use crate::cli::{Threads, block_on};
 use crate::diagnostics::count;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{self, Format, OutputArgs, Table};
-use crate::project::StateArgs;
+use crate::project::LookArgs;
 use crate::terminal::harmless_line;
 use berth_clouds::Credentials;
 use berth_engine::handler::{Class, Trouble};
@@ -27,7 +27,7 @@ const HOLDER_BYTES: u64 = 4096;
 #[command(before_help = "Examples:\n  berth doctor\n  CIVO_TOKEN=… berth doctor -o json")]
 pub struct Args {
     #[command(flatten)]
-    state: StateArgs,
+    look: LookArgs,
     #[command(flatten)]
     output: OutputArgs,
 }
@@ -58,7 +58,7 @@ impl Check {
 }
 
 pub fn run(args: Args) -> Outcome {
-    let path = args.state.path()?;
+    let path = args.look.state()?.path()?;
     let checks = block_on(Threads::One, async {
         let (tools, state, accounts) = futures::join!(tools(), state(&path), accounts());
         Ok(tools.into_iter().chain(state).chain(accounts).collect::<Vec<Check>>())

@@ -5,7 +5,7 @@ use crate::cli::{Threads, block_on};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::graph::{Drawing, Edge, Graph};
 use crate::output::Format;
-use crate::project::StateArgs;
+use crate::project::LookArgs;
 use crate::{manifests, output};
 use berth_model::Manifest;
 use std::collections::HashSet;
@@ -27,17 +27,18 @@ pub struct Args {
     #[command(flatten)]
     scope: ScopeArgs,
     #[command(flatten)]
-    state: StateArgs,
+    look: LookArgs,
 }
 
 pub fn run(args: Args) -> Outcome {
+    let state = args.look.state()?;
     let mut graph = if args.file.is_empty() {
-        let applied = block_on(Threads::One, manifests::stored(&args.state))?;
+        let applied = block_on(Threads::One, manifests::stored(&state))?;
         let known = HashSet::new();
         let needs = berth_model::graph(&applied, &known);
         build(&applied, &needs)
     } else {
-        let loaded = manifests::load(&args.file, &args.state)?;
+        let loaded = manifests::load(&args.file, &state)?;
         if loaded.has_errors() {
             return loaded.refuse(Format::Table);
         }

@@ -5,7 +5,7 @@ use crate::failure::{Exit, Outcome};
 use crate::files::FileArgs;
 use crate::manifests::{self, Loaded};
 use crate::output::{self, Format, OutputArgs, Table};
-use crate::project::StateArgs;
+use crate::project::LookArgs;
 use std::collections::BTreeSet;
 
 /// Check manifests, without touching anything
@@ -15,13 +15,13 @@ pub struct Args {
     #[command(flatten)]
     files: FileArgs,
     #[command(flatten)]
-    state: StateArgs,
+    look: LookArgs,
     #[command(flatten)]
     output: OutputArgs,
 }
 
 pub fn run(args: Args) -> Outcome {
-    let loaded = manifests::load(&args.files.file, &args.state)?;
+    let loaded = manifests::load(&args.files.file, &args.look.state()?)?;
     let format = args.output.output;
     if loaded.has_errors() {
         return loaded.refuse(format);
