@@ -229,7 +229,14 @@ impl Handler for ClusterHandler {
             return self.client.update_cluster(id, &cluster_update(&cluster, desired, fields)).await;
         }
         if fields.contains(&"registry_integration") {
-            return self.client.set_registry(id, flag(desired, "registry_integration")).await;
+            // The cluster was there a moment ago: what DigitalOcean does not find is the registry.
+            return self.client.set_registry(id, flag(desired, "registry_integration")).await.map_err(|trouble| {
+                if !trouble.is_not_found() {
+                    return trouble;
+                }
+                Trouble { class: Class::Refused, ..trouble }
+                    .help("registryIntegration needs a container registry in the account:   doctl registry create NAME")
+            });
         }
         if fields.contains(&"default_node_pool.size") || fields.contains(&"default_node_pool.name") {
             return self.roll(&cluster, desired).await;
