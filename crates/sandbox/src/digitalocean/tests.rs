@@ -233,8 +233,8 @@ async fn lists_come_in_pages() {
 
 #[tokio::test]
 async fn a_cluster_goes_through_its_phases() {
-    // Seven simulated minutes in about half a second.
-    let cloud = Cloud::start(Config { speed: Speed::Times(1000.0), ..Config::default() }).await;
+    // Seven simulated minutes in about two seconds: slow enough to see each phase on a busy machine.
+    let cloud = Cloud::start(Config { speed: Speed::Times(200.0), ..Config::default() }).await;
     let made = cloud.cluster("shop").await;
     let path = format!("/v2/kubernetes/clusters/{}", id(&made));
     assert_eq!(made["status"], json!({"state": "provisioning", "message": "provisioning"}));
@@ -242,7 +242,7 @@ async fn a_cluster_goes_through_its_phases() {
     assert_eq!(made["node_pools"][0]["nodes"][0]["status"]["state"], "provisioning");
     assert_eq!(cloud.call(Method::GET, &format!("{path}/kubeconfig"), None).await.0, 412);
     let mut seen = made;
-    for _ in 0..100 {
+    for _ in 0..500 {
         seen = cloud.get(&path).await["kubernetes_cluster"].clone();
         if seen["status"]["state"] == "running" {
             break;
@@ -260,7 +260,7 @@ async fn a_cluster_goes_through_its_phases() {
     assert_eq!(cloud.delete(&path).await.0, 204);
     assert_eq!(cloud.get(&path).await["kubernetes_cluster"]["status"]["state"], "deleted");
     assert_eq!(cloud.delete(&path).await.0, 204);
-    for _ in 0..100 {
+    for _ in 0..500 {
         if cloud.call(Method::GET, &path, None).await.0 == 404 {
             break;
         }
@@ -478,7 +478,7 @@ async fn clusters_are_upgraded_but_never_downwards() {
 
 #[tokio::test]
 async fn an_upgrade_takes_its_time() {
-    let cloud = Cloud::start(Config { speed: Speed::Times(2000.0), ..Config::default() }).await;
+    let cloud = Cloud::start(Config { speed: Speed::Times(300.0), ..Config::default() }).await;
     let path = format!("/v2/kubernetes/clusters/{}", id(&cloud.cluster("shop").await));
     let state = || async { cloud.get(&path).await["kubernetes_cluster"]["status"]["state"].clone() };
     let (early, answer) = cloud.post(&format!("{path}/upgrade"), json!({"version": "1.33.4-do.0"})).await;
@@ -487,7 +487,7 @@ async fn an_upgrade_takes_its_time() {
         if wanted == "upgrading" {
             assert_eq!(cloud.post(&format!("{path}/upgrade"), json!({"version": "1.33.4-do.0"})).await.0, 202);
         }
-        for _ in 0..200 {
+        for _ in 0..1000 {
             if state().await == wanted {
                 break;
             }

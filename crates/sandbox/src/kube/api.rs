@@ -21,9 +21,13 @@ use crate::world::ClusterView;
 /// Page size when a client asks for none; larger lists come in several answers only if the client can page.
 const MAX_PAGE: usize = 20_000;
 
+const OPENAPI_V2_PROTOBUF: &str = "com.github.proto-openapi.spec.v2";
+
 pub enum Given {
     Json(u16, Value),
     Text(u16, String),
+    /// Content type and bytes.
+    Raw(&'static str, Vec<u8>),
     Watch(Watched),
 }
 
@@ -131,6 +135,12 @@ pub fn fixed(ask: &Ask) -> Option<Answer<Given>> {
         ["openapi", "v3"] => ok(types::openapi_index(&format!("/clusters/{}", ask.view.id))),
         ["openapi", "v3", "api", version] => found(types::openapi_document("", version)),
         ["openapi", "v3", "apis", group, version] => found(types::openapi_document(group, version)),
+        ["openapi", "v2"] if ask.accept.contains(OPENAPI_V2_PROTOBUF) => {
+            Some(Ok(Given::Raw(types::OPENAPI_V2_TYPE, types::OPENAPI_V2.to_vec())))
+        }
+        ["openapi", "v2"] => {
+            ok(json!({"swagger": "2.0", "info": {"title": "Kubernetes", "version": "v1"}, "paths": {}}))
+        }
         ["openapi", ..] => Some(Err(status::no_such_path())),
         _ => None,
     }

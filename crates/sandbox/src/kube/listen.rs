@@ -97,6 +97,7 @@ async fn answer(clusters: Arc<Clusters>, caller: &Caller, request: Request<Incom
     let wire = match respond(&clusters, caller, request).await {
         Ok(Given::Json(code, value)) => json(code, &value),
         Ok(Given::Text(code, text)) => plain(code, text),
+        Ok(Given::Raw(content_type, bytes)) => build(200, content_type, Full::new(Bytes::from(bytes)).boxed_unsync()),
         Ok(Given::Watch(watched)) => stream(clusters, watched),
         Err(refused) => refuse(&refused),
     };

@@ -318,6 +318,16 @@ async fn objects_follow_the_rules_of_the_api() {
     assert_eq!(client.get(&one).send().await.unwrap().status(), 404);
     assert_eq!(client.get(format!("{endpoint}/api/v1/unknowns")).send().await.unwrap().status(), 404);
     assert_eq!(client.post(format!("{endpoint}/version")).send().await.unwrap().status(), 405);
+    let old = client
+        .get(format!("{endpoint}/openapi/v2"))
+        .header("accept", super::types::OPENAPI_V2_TYPE)
+        .send()
+        .await
+        .unwrap();
+    assert_eq!(
+        (old.status().as_u16(), old.headers()["content-type"].to_str().unwrap()),
+        (200, super::types::OPENAPI_V2_TYPE)
+    );
     let large = client.post(&maps).body(vec![b' '; (3 << 20) + 1]).send().await.unwrap();
     assert_eq!(large.status(), 413);
 }

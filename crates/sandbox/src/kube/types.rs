@@ -250,6 +250,12 @@ pub fn openapi_index(prefix: &str) -> Value {
     json!({"paths": paths})
 }
 
+pub const OPENAPI_V2_TYPE: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+
+/// An OpenAPI v2 document without types, in protobuf: `swagger` and `info`. Older clients insist on the document and skip
+/// validation for types that are not in it.
+pub const OPENAPI_V2: &[u8] = b"\x0a\x032.0\x12\x10\x0a\x0aKubernetes\x12\x02v1";
+
 /// The least that tells kubectl and Helm "validate on the server": each type's PATCH takes `fieldValidation`. No schemas
 /// are offered; for the built-in types that clusters have, clients carry their own.
 pub fn openapi_document(group: &str, version: &str) -> Option<Value> {
