@@ -81,8 +81,16 @@ pub async fn accept(
         anstream::eprintln!("accepted {} of {}", count(values, "value"), count(resources, "resource"));
     }
     for (id, finding, why) in &refused {
-        let what = if finding.gone { "gone" } else { &finding.field };
-        Failure::new(format!("{id}: {what} cannot be accepted")).help(why).print();
+        let mut failure = match finding.gone {
+            true => Failure::new(format!("{id} is gone, which a manifest cannot say")),
+            false => Failure::new(format!("{id}: {} cannot be accepted", finding.field)),
+        };
+        failure = failure.help(why);
+        if finding.gone {
+            let delete = stored::command("delete", id, args);
+            failure = failure.help(format!("or take it out of the manifests, and:   {delete}"));
+        }
+        failure.print();
     }
     Ok(!refused.is_empty())
 }
@@ -96,8 +104,7 @@ fn take(
 ) -> Result<String, String> {
     let id = &stored.id;
     if finding.gone {
-        let (apply, delete) = (stored::command("apply", id, args), stored::command("delete", id, args));
-        return Err(format!("make it again:   {apply}; or take it out of the manifests and:   {delete}"));
+        return Err(format!("make it again:   {}", stored::command("apply", id, args)));
     }
     if stored.deleting {
         return Err(format!("it is being deleted:   {}", stored::command("wait --for deleted", id, args)));

@@ -35,6 +35,8 @@ pub struct Finding {
     pub found: Value,
     /// What apply would do about it.
     pub apply: String,
+    /// Apply would not put it back.
+    pub refused: bool,
 }
 
 pub type Findings = BTreeMap<ResourceId, Vec<Finding>>;
@@ -70,6 +72,7 @@ pub async fn findings(clouds: &Clouds, known: &Known, seen: &Drifted) -> Finding
                 } else {
                     "apply would make it again".into()
                 },
+                refused: false,
             });
         }
         for changed in &drift.changed {
@@ -81,6 +84,7 @@ pub async fn findings(clouds: &Clouds, known: &Known, seen: &Drifted) -> Finding
             let handler = provider.as_deref().and_then(|provider| provider.handler(&changed.unit_type));
             for change in &changed.changes {
                 let refusal = handler.and_then(|h| h.refuse_change(&change.field, &change.from, &change.to));
+                let refused = refusal.is_some();
                 let apply = match (refusal, change.takes) {
                     (Some(why), _) => format!("apply would refuse to put it back: {why}"),
                     (None, Takes::InPlace) => "apply would put it back in place".into(),
@@ -99,6 +103,7 @@ pub async fn findings(clouds: &Clouds, known: &Known, seen: &Drifted) -> Finding
                     declared: change.to.clone(),
                     found: change.from.clone(),
                     apply,
+                    refused,
                 });
             }
         }
@@ -193,7 +198,9 @@ pub fn commands(findings: &Findings, args: &WorkspaceArgs) -> String {
     let mut text = String::new();
     let changed = findings.iter().find(|(_, found)| found.iter().any(|finding| !finding.gone));
     let gone = findings.iter().find(|(_, found)| found.iter().any(|finding| finding.gone));
-    if let Some((id, _)) = changed.or(gone) {
+    // What apply refuses as a whole is not worth typing.
+    let back = changed.filter(|(_, found)| !found.iter().any(|finding| finding.refused));
+    if let Some((id, _)) = back.or(gone.filter(|_| changed.is_none())) {
         text.push_str(&format!("  put back what is declared:   {}\n", stored::command("apply", id, args)));
     }
     if let Some((id, _)) = changed {

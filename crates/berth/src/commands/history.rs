@@ -130,7 +130,7 @@ async fn of_all(store: &Store, args: &Args) -> Result<Vec<Line>, Failure> {
             took: None,
         }));
         // Stable, so that changes of one instant stay in the journal's order.
-        lines.sort_by(|a, b| b.at.cmp(&a.at));
+        lines.sort_by_key(|line| std::cmp::Reverse(line.at));
         lines.truncate(args.limit as usize);
     }
     let same = |wanted: &Option<String>, is: &str| wanted.as_ref().is_none_or(|wanted| wanted == is);

@@ -1,0 +1,6 @@
+//! Commands that look at what is applied: the real binary against simulated clouds over real HTTP. One test program, so
+//! that it is linked once.
+
+mod drift;
+mod project;
+mod reads;
