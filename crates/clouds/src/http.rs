@@ -483,14 +483,16 @@ mod tests {
         }
     }
 
+    type Answer = (u16, &'static [(&'static str, &'static str)], Vec<u8>);
+
     /// Answers with these, one after the other, and then with the last again.
-    async fn serve(answers: Vec<(u16, &'static [(&'static str, &'static str)], Vec<u8>)>) -> (Http, Arc<AtomicU64>) {
+    async fn serve(answers: Vec<Answer>) -> (Http, Arc<AtomicU64>) {
         let seen = Arc::new(AtomicU64::new(0));
         let answer = |State((seen, answers)): State<(Arc<AtomicU64>, Arc<Vec<_>>)>, sent: Headers| async move {
             assert_eq!(sent["authorization"], "bearer tok-secret");
             assert!(sent["user-agent"].to_str().unwrap().starts_with("berth/"));
             let index = (seen.fetch_add(1, Ordering::SeqCst) as usize).min(answers.len() - 1);
-            let (status, extra, body): &(u16, &[(&str, &str)], Vec<u8>) = &answers[index];
+            let (status, extra, body): &Answer = &answers[index];
             let mut headers = Headers::new();
             for (name, value) in *extra {
                 headers.insert(*name, value.parse().unwrap());

@@ -51,8 +51,12 @@ pub fn shown_tags(cluster: &Cluster) -> Vec<String> {
 
 pub fn observed(cluster: &Cluster, region: &str) -> Observed {
     let views = pools::views(cluster);
-    let default: Vec<&View<'_>> =
-        pools::default_chain(&views).into_iter().map(|i| &views[i]).filter(|view| !view.leaving()).collect();
+    observed_with(cluster, &views, &pools::default_chain(&views), region)
+}
+
+/// As `observed`, for those who have looked at the pools already.
+pub fn observed_with(cluster: &Cluster, views: &[View<'_>], chain: &[usize], region: &str) -> Observed {
+    let default: Vec<&View<'_>> = chain.iter().map(|i| &views[*i]).filter(|view| !view.leaving()).collect();
     let sizes: Vec<&str> = default.iter().map(|view| view.size).collect();
     let mut props = Props::new();
     put(&mut props, "cluster_name", cluster.name.as_str());
@@ -74,7 +78,7 @@ pub fn observed(cluster: &Cluster, region: &str) -> Observed {
     let mut outputs = Props::new();
     put(&mut outputs, "api_server_endpoint", cluster.api_endpoint.as_str());
     put(&mut outputs, "created_at", cluster.created_at.as_str());
-    Observed { id: cluster.id.clone(), props, outputs, phase: phase(cluster, &views, &default) }
+    Observed { id: cluster.id.clone(), props, outputs, phase: phase(cluster, &default, chain.len() > default.len()) }
 }
 
 fn application_name(installed: &super::api::InstalledApplication) -> String {
@@ -82,11 +86,10 @@ fn application_name(installed: &super::api::InstalledApplication) -> String {
     if installed.plan.is_empty() { name.clone() } else { format!("{name}:{}", installed.plan) }
 }
 
-fn phase(cluster: &Cluster, views: &[View<'_>], default: &[&View<'_>]) -> Phase {
+/// `leaving`: a pool whose place another took is still on its way out.
+fn phase(cluster: &Cluster, default: &[&View<'_>], leaving: bool) -> Phase {
     let active: u32 = default.iter().map(|view| view.active()).sum();
     let wanted: u32 = default.iter().filter_map(|view| view.wanted).sum();
-    let chain = pools::default_chain(views);
-    let leaving = chain.iter().any(|i| views[*i].leaving());
     let settled = !leaving && default.iter().all(|view| view.is_ready());
     let pending = |what: String| Phase::Pending { what };
     match cluster.status.to_ascii_uppercase().as_str() {

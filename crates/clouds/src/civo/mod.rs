@@ -326,7 +326,10 @@ impl Provider for Civo {
                     for (_, view) in views.iter().enumerate().filter(|(index, _)| !default.contains(index)) {
                         items.push(Listed { unit_type: "civo.pool", observed: pool::observed(cluster, view, scope) });
                     }
-                    items.push(Listed { unit_type: "civo.cluster", observed: cluster::observed(cluster, scope) });
+                    items.push(Listed {
+                        unit_type: "civo.cluster",
+                        observed: cluster::observed_with(cluster, &views, &default, scope),
+                    });
                 }
                 Ok(Page { items, next: (page < answer.pages).then_some(page + 1), pages: Some(answer.pages) })
             }

@@ -80,7 +80,8 @@ pub fn views(cluster: &Cluster) -> Vec<View<'_>> {
 
 /// Eight hexadecimal digits that stand for a text.
 pub fn short(text: &str) -> String {
-    Sha256::digest(text.as_bytes()).iter().take(4).map(|byte| format!("{byte:02x}")).collect()
+    let digest = Sha256::digest(text.as_bytes());
+    format!("{:02x}{:02x}{:02x}{:02x}", digest[0], digest[1], digest[2], digest[3])
 }
 
 /// Id of the first default pool of a cluster that is made with a token.
@@ -101,12 +102,18 @@ pub fn default_chain(views: &[View<'_>]) -> Vec<usize> {
         // Made by other means: Civo shows the default pool first.
         return (0..views.len().min(1)).collect();
     }
-    let before =
-        |index: usize| (0..views.len()).find(|old| successor(views[*old].id, views[index].size) == views[index].id);
+    // Computed once for each: lists show thousands of clusters.
+    let before: Vec<Option<usize>> = own
+        .iter()
+        .map(|new| {
+            (0..views.len()).find(|old| old != new && successor(views[*old].id, views[*new].size) == views[*new].id)
+        })
+        .collect();
+    let previous = |index: usize| own.iter().position(|o| *o == index).and_then(|at| before[at]);
     let mut chain = Vec::new();
-    for newest in own.iter().filter(|i| !own.iter().any(|other| before(*other) == Some(**i))) {
+    for newest in own.iter().filter(|index| !before.contains(&Some(**index))) {
         let mut part = vec![*newest];
-        while let Some(old) = part.last().and_then(|i| before(*i)).filter(|old| !part.contains(old)) {
+        while let Some(old) = part.last().and_then(|i| previous(*i)).filter(|old| !part.contains(old)) {
             part.push(old);
         }
         chain.extend(part.into_iter().rev());

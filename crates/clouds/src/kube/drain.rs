@@ -106,6 +106,10 @@ fn movable(object: &Value) -> Option<Pod> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use axum::Router;
+    use axum::http::{Method, StatusCode, Uri};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
 
     #[test]
     fn pods_that_belong_to_their_node_stay() {
@@ -120,5 +124,52 @@ mod tests {
             "Running"
         ));
         assert!(!pod(json!({"namespace": "a", "name": "b"}), "Succeeded"));
+    }
+
+    /// A cluster with one node and two pods, of which `web` is held back by a disruption budget so many times.
+    async fn cluster(held_back: u64) -> (Kube, Arc<AtomicU64>) {
+        let evictions = Arc::new(AtomicU64::new(0));
+        let counter = evictions.clone();
+        let app = Router::new().fallback(move |method: Method, uri: Uri| {
+            let counter = counter.clone();
+            async move {
+                let tried = counter.load(Ordering::SeqCst);
+                let (status, body) = match (method.as_str(), uri.path()) {
+                    ("PATCH", "/api/v1/nodes/n1") => (200, json!({})),
+                    ("GET", "/api/v1/pods") => {
+                        assert_eq!(uri.query(), Some("fieldSelector=spec.nodeName%3Dn1&limit=500"));
+                        let daemon = json!({"metadata": {"namespace": "a", "name": "daemon", "ownerReferences": [{"kind": "DaemonSet"}]}});
+                        let web = json!({"metadata": {"namespace": "a", "name": "web"}});
+                        (200, if tried > held_back { json!({"items": [daemon]}) } else { json!({"items": [daemon, web]}) })
+                    }
+                    ("POST", "/api/v1/namespaces/a/pods/web/eviction") => {
+                        counter.fetch_add(1, Ordering::SeqCst);
+                        if tried < held_back {
+                            (429, json!({"reason": "TooManyRequests", "message": "Cannot evict pod as it would violate the budget."}))
+                        } else {
+                            (201, json!({}))
+                        }
+                    }
+                    other => panic!("{other:?}"),
+                };
+                (StatusCode::from_u16(status).unwrap(), axum::Json(body))
+            }
+        });
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server = format!("http://{}", listener.local_addr().unwrap());
+        tokio::spawn(async move { axum::serve(listener, app).await });
+        (Kube { client: reqwest::Client::new(), server, token: None }, evictions)
+    }
+
+    #[tokio::test]
+    async fn a_budget_is_waited_for() {
+        let node = Node { name: "n1".into(), ready: true, unschedulable: false, labels: Default::default() };
+        let (kube, evictions) = cluster(2).await;
+        assert_eq!(kube.drain(std::slice::from_ref(&node), Duration::from_secs(20)).await.unwrap(), Drained::Done);
+        assert_eq!(evictions.load(Ordering::SeqCst), 3);
+
+        let (kube, _) = cluster(1000).await;
+        let waiting = kube.drain(&[node], Duration::from_millis(700)).await.unwrap();
+        assert_eq!(waiting, Drained::Waiting { pods: vec!["a/web".into()], held_back: true });
     }
 }
