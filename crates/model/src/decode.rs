@@ -6,12 +6,13 @@ use crate::manifest::{Manifest, Source};
 use crate::pb::berth::core::v1::Metadata;
 use crate::registry::{Kind, pool, registry};
 use crate::shape::{Field, Holds, Many, Shape};
-use crate::validate::{Checker, Path, singular};
+use crate::validate::format::Format;
+use crate::validate::{Checker, Known, Path, singular};
 use crate::words;
 use crate::yaml::{Entry, Node, Plain, Style, Value as Yaml, resolve};
 use crate::{annotations, template};
 use prost_reflect::{DynamicMessage, MapKey, Value};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Names at the top of a manifest, with their snake_case spelling.
@@ -25,12 +26,20 @@ pub(crate) struct Origin<'o> {
     pub index: usize,
 }
 
-/// Decodes and checks one document. A manifest comes back when it has a kind and a name, even when something is wrong
-/// with the rest, so that other manifests' references to it are not reported as missing too.
+/// Decodes and checks one document; what is wrong is reported in the order of the file.
 pub(crate) fn document(origin: &Origin<'_>, root: &Node<'_>, out: &mut Vec<Diagnostic>) -> Option<Manifest> {
     let found = out.len();
+    let manifest = decode(origin, root, out);
+    out[found..].sort_by_key(|problem| problem.span.map(|span| span.start));
+    manifest
+}
+
+/// A manifest comes back when it has a kind and a name, even when something is wrong
+/// with the rest, so that other manifests' references to it are not reported as missing too.
+fn decode(origin: &Origin<'_>, root: &Node<'_>, out: &mut Vec<Diagnostic>) -> Option<Manifest> {
+    let found = out.len();
     let mut decoder =
-        Decoder { file: origin.file, path: Path::default(), bad: HashSet::new(), ref_spans: Vec::new(), out };
+        Decoder { file: origin.file, path: Path::default(), known: Known::default(), ref_spans: Vec::new(), out };
     if !matches!(root.value, Yaml::Map { .. }) {
         decoder.report("a manifest must be a mapping with `apiVersion`, `kind`, `metadata` and `spec`", root.pointer());
         return None;
@@ -38,7 +47,7 @@ pub(crate) fn document(origin: &Origin<'_>, root: &Node<'_>, out: &mut Vec<Diagn
     decoder.twice(root, TOP.into_iter());
     for entry in root.entries() {
         if !TOP.iter().any(|(json, snake)| entry.key == *json || entry.key == *snake) {
-            decoder.unknown_field(entry, TOP.into_iter().map(|(json, _)| json), false);
+            decoder.unknown_field(root, entry, TOP.into_iter().map(|(json, _)| json), false);
         }
     }
     let kind = decoder.kind(root);
@@ -46,12 +55,13 @@ pub(crate) fn document(origin: &Origin<'_>, root: &Node<'_>, out: &mut Vec<Diagn
     let metadata_shape = metadata_shape();
     let metadata = decoder.part(root, "metadata", metadata_shape);
     let spec = kind.and_then(|kind| decoder.part(root, "spec", Some(kind.spec_shape())));
-    if kind.is_some() && spec.is_none() && root.entry("spec", "spec").is_none() {
+    let mistyped = |name: &str| decoder.known.mistyped.contains(&(root.span.start, name.to_owned()));
+    if kind.is_some() && spec.is_none() && root.entry("spec", "spec").is_none() && !mistyped("spec") {
         decoder.missing("spec", root, "spec is required".to_owned());
     }
 
-    let Decoder { bad, ref_spans, out, .. } = decoder;
-    let mut checker = Checker { file: origin.file, path: Path::default(), bad: &bad, out };
+    let Decoder { known, ref_spans, out, .. } = decoder;
+    let mut checker = Checker { file: origin.file, path: Path::default(), known: &known, out };
     if let (Some((message, entry)), Some(shape)) = (&metadata, metadata_shape) {
         checker.path.push("metadata");
         checker.message(shape, message, Some(&entry.node), entry.key_span);
@@ -126,7 +136,7 @@ pub(crate) fn metadata_json(metadata: &Metadata) -> serde_json::Value {
 struct Decoder<'c> {
     file: &'c str,
     path: Path,
-    bad: HashSet<usize>,
+    known: Known,
     ref_spans: Vec<(String, Span)>,
     out: &'c mut Vec<Diagnostic>,
 }
@@ -230,7 +240,7 @@ impl Decoder<'_> {
     ) -> Option<(DynamicMessage, &'n Entry<'a>)> {
         let shape = shape?;
         let Some(entry) = root.entry(name, name) else {
-            if name == "metadata" {
+            if name == "metadata" && !self.known.mistyped.contains(&(root.span.start, name.to_owned())) {
                 self.missing("metadata", root, "metadata is required, with at least a `name`".to_owned());
             }
             return None;
@@ -259,15 +269,25 @@ impl Decoder<'_> {
                 let before = self.path.push(json);
                 let message = format!("`{}` and `{}` are the same field: give one of them", first.key, second.key);
                 self.report(message, second.key_span);
-                self.bad.insert(first.key_span.start);
+                self.known.bad.insert(first.key_span.start);
                 self.path.pop(before);
             }
         }
     }
 
-    fn unknown_field<'s>(&mut self, entry: &Entry<'_>, names: impl Iterator<Item = &'s str>, secret: bool) {
+    fn unknown_field<'s>(
+        &mut self,
+        node: &Node<'_>,
+        entry: &Entry<'_>,
+        names: impl Iterator<Item = &'s str>,
+        secret: bool,
+    ) {
         let names: Vec<&str> = names.collect();
-        let near = words::did_you_mean(&words::camel_case(&entry.key), names.iter().copied());
+        let near = words::nearest(&words::camel_case(&entry.key), names.iter().copied());
+        if let Some(near) = near.filter(|near| node.entry(near, &words::snake_case(near)).is_none()) {
+            self.known.mistyped.insert((node.span.start, near.to_owned()));
+        }
+        let near = near.map(|near| format!("did you mean `{near}`?"));
         let before = self.path.push_key(&entry.key);
         let problem = self.report(format!("unknown field {}", words::shown(&entry.key)), entry.key_span);
         problem.secret = secret;
@@ -284,7 +304,7 @@ impl Decoder<'_> {
         self.twice(node, shape.fields.iter().map(|field| (field.json.as_str(), field.name.as_str())));
         for entry in node.entries() {
             let Some(field) = shape.field(&entry.key) else {
-                self.unknown_field(entry, shape.fields.iter().map(|field| field.json.as_str()), secret);
+                self.unknown_field(node, entry, shape.fields.iter().map(|field| field.json.as_str()), secret);
                 continue;
             };
             // An empty value means that the field is not given.
@@ -295,21 +315,22 @@ impl Decoder<'_> {
             match self.field(field, entry) {
                 Some(value) => message.set_field(&field.desc, value),
                 None => {
-                    self.bad.insert(entry.key_span.start);
+                    self.known.bad.insert(entry.key_span.start);
                 }
             }
             self.path.pop(before);
         }
         for members in shape.oneofs.iter().chain(&shape.required_oneofs) {
-            let given: Vec<&Entry<'_>> = members
+            let mut given: Vec<&Entry<'_>> = members
                 .iter()
                 .filter_map(|index| node.entry(&shape.fields[*index].json, &shape.fields[*index].name))
                 .filter(|entry| !entry.node.is_null())
                 .collect();
+            given.sort_by_key(|entry| entry.key_span.start);
             if let [first, second, ..] = given.as_slice() {
                 let message = format!("give `{}` or `{}`, not both", first.key, second.key);
                 self.report(message, second.key_span).secret = secret;
-                self.bad.extend(given.iter().map(|entry| entry.key_span.start));
+                self.known.bad.extend(given.iter().map(|entry| entry.key_span.start));
             }
         }
         message
@@ -346,7 +367,7 @@ impl Decoder<'_> {
             };
             // A place holder keeps positions in the list and in the file in step.
             values.push(value.unwrap_or_else(|| {
-                self.bad.insert(item.span.start);
+                self.known.bad.insert(item.span.start);
                 default_of(field)
             }));
             self.path.pop(before);
@@ -398,7 +419,7 @@ impl Decoder<'_> {
                     false => {
                         let names: Vec<String> =
                             shape.fields.iter().take(4).map(|field| format!("`{}`", field.json)).collect();
-                        format!("{human} must be a mapping with fields such as {}", words::either(&names))
+                        format!("{human} must be a mapping with fields such as {}", words::all(&names))
                     }
                 };
                 self.report(text, at).secret = secret;
@@ -445,8 +466,12 @@ impl Decoder<'_> {
             Plain::Bool(_) => "a truth value",
             _ => "a number",
         };
+        let short_version = field.format == Some(Format::Version) && text.split('.').count() == 2;
         let message = match field.secret {
             true => format!("{human} must be text, and without quotes this is {is}: put it in quotes"),
+            false if short_version => {
+                format!("{human} must be text, and {text} without quotes is {is}: write it in full, \"{text}.0\"")
+            }
             false => format!("{human} must be text, and {text} without quotes is {is}: write \"{text}\""),
         };
         self.report(message, at).secret = field.secret;
@@ -496,7 +521,7 @@ impl Decoder<'_> {
         };
         if value.is_none() {
             // What the rules say about the number is better than what the type says.
-            let subject = crate::validate::rules::Subject { human, hint: "", secret: false };
+            let subject = crate::validate::rules::Subject { human, of: "", hint: "", secret: false };
             let message = match field.rules.check.number(&subject, number) {
                 Some(violation) => violation.message,
                 None if number < 0 => format!("{human} must not be negative"),

@@ -6,12 +6,14 @@ pub mod pb {
     include!(concat!(env!("OUT_DIR"), "/pb.rs"));
 }
 
-/// The descriptors of every kind, with comments and options.
+/// The descriptors of every kind, with options and without comments.
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
 
 pub mod annotations;
 mod decode;
 mod diagnostic;
+mod edit;
+mod explain;
 mod graph;
 mod id;
 mod json;
@@ -19,20 +21,28 @@ mod manifest;
 mod path;
 mod refs;
 mod registry;
+mod schema;
 mod secrets;
 pub mod shape;
+mod stack_input;
+mod starter;
 mod template;
 mod validate;
 pub mod words;
 pub mod yaml;
 
 pub use diagnostic::{Diagnostic, Severity, Span};
+pub use edit::{EditError, set_scalar};
+pub use explain::{Explanation, NoSuchField, Row, TemplateRow, explain};
 pub use graph::{Graph, Need, graph};
 pub use id::ResourceId;
 pub use manifest::{Filled, FromJsonError, Manifest, Source, parse};
 pub use refs::{Ref, metadata_value};
 pub use registry::{Kind, Registry, registry};
+pub use schema::{schema, schema_all};
 pub use secrets::REDACTED;
+pub use stack_input::{ProviderCredential, stack_input};
+pub use starter::{StarterError, starter};
 pub use template::templates;
 pub use validate::format::{Format, duration};
 pub use yaml::{MAX_FILE_BYTES, too_large};

@@ -210,7 +210,7 @@ impl Source {
     /// Reads the document again. Only messages need it, so that no tree is kept for the many manifests without any.
     fn with_root<T>(&self, look: impl FnOnce(&Node<'_>) -> T) -> Option<T> {
         let start = self.text.get(..self.span.start)?.rfind('\n').map_or(0, |at| at + 1);
-        let slice = self.text.get(start..)?;
+        let slice = self.text.get(start..self.span.end)?;
         let mut root = Documents::new(&self.file, slice.as_bytes()).ok()?.next()?.root?;
         shift(&mut root, start, self.span.line.saturating_sub(1));
         Some(look(&root))

@@ -48,11 +48,10 @@ impl Manifest {
                 out.push(self.by_name(path, kind, &name));
             }
         });
-        for (kind, older, newer) in OLDER_NAMES.iter().filter(|(kind, ..)| *kind == self.kind.name) {
+        for (_, older, newer) in OLDER_NAMES.iter().filter(|(kind, ..)| *kind == self.kind.name) {
             let text = self.spec.get_field_by_name(older).and_then(|value| value.as_str().map(str::to_owned));
             let target = self.kind.spec_shape().field(newer).and_then(|field| field.points_at.as_ref());
             if let (Some(name), Some((to, _))) = (text.filter(|text| !text.is_empty()), target) {
-                let _ = kind;
                 out.push(self.by_name(newer, to, &name));
             }
         }
@@ -197,7 +196,7 @@ pub(crate) fn check(manifest: &Manifest, out: &mut Vec<Diagnostic>) {
                 None => "such as `fieldPath: metadata.name`".to_owned(),
             };
             let message = format!(
-                "{} usually refers to a {usual_kind}: say with `fieldPath` what to read of a {}",
+                "{} usually reads from kind {usual_kind}: say with `fieldPath` what to read of kind {}",
                 field.human, kind.name
             );
             out.push(manifest.problem(&at("kind"), message).help(help));

@@ -3,6 +3,8 @@
 use crate::pb::berth::KindOptions;
 use crate::shape::Shape;
 use crate::words;
+use prost::Message;
+use prost_reflect::prost_types::FileDescriptorSet;
 use prost_reflect::{DescriptorPool, ExtensionDescriptor, FieldDescriptor, MessageDescriptor};
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -157,6 +159,9 @@ pub(crate) fn field_doc(field: &FieldDescriptor) -> String {
     comment(field.parent_file().name(), field.path())
 }
 
+/// The comments in the protos, as source information of otherwise empty files.
+const COMMENT_BYTES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/comments.bin"));
+
 /// Comments by file and by the path of what they stand above.
 type Comments = HashMap<String, HashMap<Vec<i32>, String>>;
 
@@ -165,8 +170,10 @@ fn comment(file: &str, path: &[i32]) -> String {
     static COMMENTS: OnceLock<Comments> = OnceLock::new();
     let comments = COMMENTS.get_or_init(|| {
         let mut all = Comments::new();
-        for file in pool().files() {
-            let Some(info) = &file.file_descriptor_proto().source_code_info else { continue };
+        // As with the descriptors: from this crate's own build, and looked at by tests.
+        let files = FileDescriptorSet::decode(COMMENT_BYTES).unwrap_or_default().file;
+        for file in files {
+            let Some(info) = &file.source_code_info else { continue };
             let in_file = info.location.iter().filter_map(|location| {
                 let text = location.leading_comments.as_deref()?;
                 let text = text.lines().map(str::trim).collect::<Vec<_>>().join(" ").trim().to_owned();

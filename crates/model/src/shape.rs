@@ -148,6 +148,8 @@ impl Field {
             None => String::new(),
         };
         let rules: FieldRules = extensions.field.as_ref().and_then(|ext| typed(&options, ext)).unwrap_or_default();
+        let checks = Rules::read(rules.clone());
+        debug_assert!(checks.unhandled.is_empty(), "{}: {:?}", desc.full_name(), checks.unhandled);
         let points_at: Option<RefOptions> = extensions.reference.as_ref().and_then(|ext| typed(&options, ext));
         let secret = extensions.secret.as_ref();
         let many = match (desc.is_map(), desc.is_list()) {
@@ -171,7 +173,7 @@ impl Field {
             holds,
             required: rules.required.unwrap_or_default(),
             cel: rules.cel.iter().map(|rule| CelRule::read(rule.clone(), &[])).collect(),
-            rules: Rules::read(rules),
+            rules: checks,
             format: Format::named(&text(&extensions.format)),
             points_at: points_at.map(|to| (to.kind, to.path)),
             secret: secret.is_some_and(|ext| options.get_extension(ext).as_bool().unwrap_or_default()),

@@ -3,13 +3,16 @@
 /// `nodeCount` → `node count`, `ip_range_cidr` → `IP range CIDR`.
 pub fn humanise(name: &str) -> String {
     let snake = snake_case(name);
+    // `is_default` reads better as `default`.
+    let snake = snake.strip_prefix("is_").unwrap_or(&snake);
     let words: Vec<String> = snake.split('_').filter(|word| !word.is_empty()).map(abbreviation).collect();
     words.join(" ")
 }
 
 fn abbreviation(word: &str) -> String {
     match word {
-        "ip" | "cidr" | "api" | "url" | "cni" => word.to_uppercase(),
+        "ip" | "cidr" | "api" | "url" | "cni" | "vpc" => word.to_uppercase(),
+        "kubernetes" => "Kubernetes".to_owned(),
         "ips" => "IPs".to_owned(),
         "cidrs" => "CIDRs".to_owned(),
         _ => word.to_owned(),
@@ -51,6 +54,21 @@ pub fn snake_case(name: &str) -> String {
 
 /// The candidate that was most likely meant, if any is near enough to be worth saying.
 pub fn nearest<'a>(given: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    closest(given, candidates, |given, candidate| given.len() >= 3 && candidate.starts_with(given))
+}
+
+/// The same for values, which people also write out: `production` for `prod`.
+pub fn nearest_value<'a>(given: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    closest(given, candidates, |given, candidate| {
+        given.len() >= 3 && candidate.len() >= 3 && (candidate.starts_with(given) || given.starts_with(candidate))
+    })
+}
+
+fn closest<'a>(
+    given: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+    alike: impl Fn(&str, &str) -> bool,
+) -> Option<&'a str> {
     // Comparing is quadratic in the length, so that very long names are not worth the time.
     if given.is_empty() || given.len() > 100 {
         return None;
@@ -60,7 +78,7 @@ pub fn nearest<'a>(given: &str, candidates: impl IntoIterator<Item = &'a str>) -
     for candidate in candidates {
         let other = candidate.to_lowercase();
         let mut score = strsim::normalized_damerau_levenshtein(&wanted, &other);
-        if wanted.len() >= 3 && (other.starts_with(&wanted) || wanted.starts_with(&other)) {
+        if alike(&wanted, &other) {
             score = score.max(0.75);
         }
         if score >= 0.6 && best.is_none_or(|(most, _)| score > most) {
@@ -77,12 +95,21 @@ pub fn did_you_mean<'a>(given: &str, candidates: impl IntoIterator<Item = &'a st
 
 /// `a`, `a or b`, `a, b or c`.
 pub fn either<S: AsRef<str>>(items: &[S]) -> String {
+    joined(items, "or")
+}
+
+/// `a`, `a and b`, `a, b and c`.
+pub fn all<S: AsRef<str>>(items: &[S]) -> String {
+    joined(items, "and")
+}
+
+fn joined<S: AsRef<str>>(items: &[S], word: &str) -> String {
     match items {
         [] => String::new(),
         [one] => one.as_ref().to_owned(),
         [head @ .., last] => {
             let head: Vec<&str> = head.iter().map(AsRef::as_ref).collect();
-            format!("{} or {}", head.join(", "), last.as_ref())
+            format!("{} {word} {}", head.join(", "), last.as_ref())
         }
     }
 }
@@ -116,6 +143,7 @@ mod tests {
     fn names_read_well() {
         assert_eq!(humanise("nodeCount"), "node count");
         assert_eq!(humanise("ip_range_cidr"), "IP range CIDR");
+        assert_eq!(humanise("isDefaultForRegion"), "default for region");
         assert_eq!(humanise("apiAllowedCidrs"), "API allowed CIDRs");
         assert_eq!(camel_case("default_node_pool"), "defaultNodePool");
         assert_eq!(camel_case("createdAt"), "createdAt");
@@ -129,5 +157,7 @@ mod tests {
         assert_eq!(nearest("kubernetesVerison", ["region", "kubernetesVersion"]), Some("kubernetesVersion"));
         assert_eq!(nearest("FRA1", ["lon1", "fra1"]), Some("fra1"));
         assert_eq!(nearest("banana", ["region", "size"]), None);
+        assert_eq!(nearest("namespace", ["name", "env"]), None);
+        assert_eq!(nearest_value("production", ["dev", "prod"]), Some("prod"));
     }
 }

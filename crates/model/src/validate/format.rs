@@ -59,11 +59,11 @@ impl Format {
         let message = match self {
             Format::Cidr => cidr(subject, value, "10.20.0.0/24").err(),
             Format::Cidr24 => range_v4(subject, value, "10.20.0.0/24", |prefix| {
-                (prefix > 24).then(|| format!("{} must be /24 or wider, not /{prefix}", subject.human))
+                (prefix > 24).then(|| format!("{} must be /24 or wider, not /{prefix}", subject.bare()))
             }),
             Format::Cidr162024 => range_v4(subject, value, "10.30.0.0/20", |prefix| {
                 (![16, 20, 24].contains(&prefix))
-                    .then(|| format!("{} must be a /16, /20 or /24, not /{prefix}", subject.human))
+                    .then(|| format!("{} must be a /16, /20 or /24, not /{prefix}", subject.bare()))
             }),
             Format::IpOrCidr => match value.parse::<IpAddr>() {
                 Ok(_) => None,
@@ -79,7 +79,7 @@ impl Format {
                 .is_none()
                 .then(|| format!("{} is not a duration such as 90s, 20m or 1h", subject.with(value))),
             Format::MaintenanceWindow => return window(subject, value),
-            Format::Unknown => Some(format!("{} has a format that is not known", subject.human)),
+            Format::Unknown => Some(format!("{} has a format that is not known", subject.bare())),
         };
         message.map(Violation::new)
     }
@@ -102,7 +102,7 @@ fn range_v4(
 ) -> Option<String> {
     match cidr(subject, value, example) {
         Err(message) => Some(message),
-        Ok(IpNet::V6(_)) => Some(format!("{} must be an IPv4 range such as {example}", subject.human)),
+        Ok(IpNet::V6(_)) => Some(format!("{} must be an IPv4 range such as {example}", subject.bare())),
         Ok(IpNet::V4(net)) => refuse(net.prefix_len()),
     }
 }
@@ -132,7 +132,7 @@ fn version(subject: &Subject<'_>, value: &str) -> Option<String> {
     if value.eq_ignore_ascii_case("latest") || value.eq_ignore_ascii_case("stable") {
         return Some(format!(
             "{} must be explicit, not {}: the same manifest would mean another version tomorrow",
-            subject.human,
+            subject.bare(),
             words::shown(value)
         ));
     }
@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     fn broken(format: Format, value: &str) -> Option<String> {
-        let subject = Subject { human: "it", hint: "", secret: false };
+        let subject = Subject { human: "it", of: "", hint: "", secret: false };
         format.broken(&subject, value).map(|violation| violation.message)
     }
 

@@ -51,12 +51,32 @@ impl Path {
     }
 }
 
+/// What decoding complained about already: rules would only repeat it.
+#[derive(Default)]
+pub(crate) struct Known {
+    /// Starts of fields and entries that could not be decoded.
+    pub bad: HashSet<usize>,
+    /// Fields that are missing because their names are mistyped: start of the mapping, and camelCase name.
+    pub mistyped: HashSet<(usize, String)>,
+}
+
+impl Known {
+    fn excuses(&self, node: Option<&Node<'_>>, field: &Field) -> bool {
+        // Looked up only when something is wrong, so that the common case costs nothing.
+        !self.mistyped.is_empty()
+            && node.is_some_and(|node| self.mistyped.contains(&(node.span.start, field.json.clone())))
+    }
+
+    fn is_bad(&self, at: usize) -> bool {
+        !self.bad.is_empty() && self.bad.contains(&at)
+    }
+}
+
 /// Checks messages and collects what is wrong.
 pub(crate) struct Checker<'c> {
     pub file: &'c str,
     pub path: Path,
-    /// Starts of fields and entries that could not be decoded: their rules would only repeat the complaint.
-    pub bad: &'c HashSet<usize>,
+    pub known: &'c Known,
     pub out: &'c mut Vec<Diagnostic>,
 }
 
@@ -80,7 +100,8 @@ impl Checker<'_> {
         let mut broken: Vec<bool> = vec![false; shape.fields.len()];
         for (index, field) in shape.fields.iter().enumerate() {
             let entry = node.and_then(|node| node.entry(&field.json, &field.name));
-            if entry.is_some_and(|entry| self.bad.contains(&entry.key_span.start)) {
+            let complained = entry.is_some_and(|entry| self.known.is_bad(entry.key_span.start));
+            if complained || self.known.excuses(node, field) {
                 broken[index] = true;
                 continue;
             }
@@ -191,7 +212,7 @@ impl Checker<'_> {
                 if zero || (empty && field.rules.ignore_zero) {
                     return;
                 }
-                self.scalar(field, &field.human, &field.rules.check, value, item.at());
+                self.scalar(field, (&field.human, ""), &field.rules.check, value, item.at());
                 if field.cel.iter().any(|rule| !cel::holds_for_value(rule, value)) {
                     let broken: Vec<String> = field
                         .cel
@@ -222,20 +243,32 @@ impl Checker<'_> {
             self.inner(field, message, node, parent);
             return;
         }
-        let value = message.get_field_by_name("value");
-        let empty = value.as_deref().and_then(Value::as_str).is_none_or(str::is_empty);
-        if empty {
-            let text = match field.required {
-                true => format!("{} must not be empty", field.human),
-                false => format!("{} must not be empty: leave it out instead", field.human),
-            };
-            self.report(Violation::new(text), item.at(), field.secret);
+        let parts: Vec<&Field> = field.shape().map(|shape| shape.fields.iter().collect()).unwrap_or_default();
+        let complained = parts.iter().any(|part| {
+            let entry = node.and_then(|node| node.entry(&part.json, &part.name));
+            entry.is_some_and(|entry| self.known.is_bad(entry.key_span.start)) || self.known.excuses(node, part)
+        });
+        if complained {
+            return;
         }
+        let value = message.get_field_by_name("value");
+        if message.has_field_by_name("value")
+            && value.as_deref().and_then(Value::as_str).is_some_and(|text| !text.is_empty())
+        {
+            return;
+        }
+        let inner = node.and_then(|node| node.entry("value", "value")).filter(|entry| !entry.node.is_null());
+        let text = match (inner.is_some() || node.is_some_and(|node| node.text().is_some()), field.required) {
+            (true, true) => format!("{} must not be empty", field.human),
+            (true, false) => format!("{} must not be empty: leave it out instead", field.human),
+            (false, _) => format!("{} needs `value` or `valueFrom`", field.human),
+        };
+        self.report(Violation::new(text), inner.map_or(item.at(), Entry::pointer), field.secret);
     }
 
     /// Rules and format of one scalar.
-    fn scalar(&mut self, field: &Field, human: &str, check: &Check, value: &Value, at: Span) {
-        let subject = Subject { human, hint: &field.hint, secret: field.secret };
+    fn scalar(&mut self, field: &Field, (human, of): (&str, &str), check: &Check, value: &Value, at: Span) {
+        let subject = Subject { human, of, hint: &field.hint, secret: field.secret };
         let violation = match value {
             Value::String(text) => check.text(&subject, text).or_else(|| match field.format {
                 Some(format) if !text.is_empty() => format.broken(&subject, text),
@@ -264,7 +297,7 @@ impl Checker<'_> {
         let mut seen: HashSet<&str> = HashSet::new();
         for (index, value) in values.iter().enumerate() {
             let node = nodes.get(index);
-            if node.is_some_and(|node| self.bad.contains(&node.span.start)) {
+            if node.is_some_and(|node| self.known.is_bad(node.span.start)) {
                 continue;
             }
             let before = self.path.push_index(index);
@@ -278,10 +311,10 @@ impl Checker<'_> {
                         let text = format!("{one} {} is listed twice", words::shown(text));
                         self.report(Violation::new(text), at, field.secret);
                     } else {
-                        self.scalar(field, &one, items, value, at);
+                        self.scalar(field, (&one, ""), items, value, at);
                     }
                 }
-                value => self.scalar(field, &one, items, value, at),
+                value => self.scalar(field, (&one, ""), items, value, at),
             }
             self.path.pop(before);
         }
@@ -296,16 +329,19 @@ impl Checker<'_> {
             self.size(field, "entry", "entries", values.len(), (rules.min, rules.max), item);
         }
         let one = singular(&field.human);
-        let (name, of) = (format!("{one} name"), format!("value of {one}"));
+        let name = format!("{one} name");
         for entry in item.entry.map_or(&[][..], |entry| entry.node.entries()) {
             let Some(value) = values.get(&MapKey::String(entry.key.to_string())) else { continue };
             let before = self.path.push_key(&entry.key);
             let count = self.out.len();
-            self.scalar(field, &name, keys, &Value::String(entry.key.to_string()), entry.key_span);
+            self.scalar(field, (&name, ""), keys, &Value::String(entry.key.to_string()), entry.key_span);
             if self.out.len() == count {
                 match value {
                     Value::Message(message) => self.inner(field, message, Some(&entry.node), entry.key_span),
-                    value => self.scalar(field, &format!("{of} `{}`", entry.key), inner, value, entry.pointer()),
+                    value => {
+                        let of = format!("of {one} {}", words::shown(&entry.key));
+                        self.scalar(field, ("value", &of), inner, value, entry.pointer());
+                    }
                 }
             }
             self.path.pop(before);
@@ -382,8 +418,8 @@ fn second_of_a_name(entry: &Entry<'_>) -> Option<(usize, Span)> {
 /// `minNodes is 5`, for a number that a rule's message names.
 fn stated(field: &Field, message: &DynamicMessage) -> Option<String> {
     match message.get_field(&field.desc).as_ref() {
-        Value::U32(n) => Some(format!("{} is {n}", field.json)),
-        Value::I32(n) => Some(format!("{} is {n}", field.json)),
+        Value::U32(n) if *n > 0 => Some(format!("{} is {n}", field.json)),
+        Value::I32(n) if *n != 0 => Some(format!("{} is {n}", field.json)),
         _ => None,
     }
 }
@@ -439,11 +475,7 @@ mod tests {
             }
             for rule in &shape.cel {
                 rules += 1;
-                assert!(
-                    !rule.message.is_empty() && !rule.id.is_empty(),
-                    "{}: a rule without words",
-                    shape.desc.full_name()
-                );
+                assert!(!rule.message.is_empty(), "{}: a rule without words", shape.desc.full_name());
                 assert!(rule.program.program(&rule.expression).is_some(), "{}", rule.expression);
                 for field in has.captures_iter(&rule.expression) {
                     let presence = desc.get_field_by_name(&field[1]).is_some_and(|field| field.supports_presence());

@@ -26,14 +26,26 @@ impl Violation {
 /// What a message calls the value, and how much of it may be shown.
 pub(crate) struct Subject<'a> {
     pub human: &'a str,
+    /// What it belongs to, in backticks, or empty: ``of label `team` ``.
+    pub of: &'a str,
     pub hint: &'a str,
     pub secret: bool,
 }
 
 impl Subject<'_> {
+    /// `cluster name`.
+    pub fn bare(&self) -> String {
+        self.join(String::new())
+    }
+
     /// ``cluster name `x` ``, or only the name where the value is secret.
     pub fn with(&self, value: &str) -> String {
-        if self.secret { self.human.to_owned() } else { format!("{} {}", self.human, words::shown(value)) }
+        self.join(if self.secret { String::new() } else { format!(" {}", words::shown(value)) })
+    }
+
+    fn join(&self, value: String) -> String {
+        let gap = if self.of.is_empty() { "" } else { " " };
+        format!("{}{value}{gap}{}", self.human, self.of)
     }
 }
 
@@ -210,9 +222,9 @@ pub(crate) fn count_of(n: u64, one: &str, many: &str) -> String {
 
 impl TextRules {
     fn broken(&self, subject: &Subject<'_>, value: &str) -> Option<Violation> {
-        let human = subject.human;
+        let human = || subject.bare();
         if let Some(exactly) = self.exactly.as_ref().filter(|exactly| *exactly != value) {
-            return Some(Violation::new(format!("{human} must be `{exactly}`")));
+            return Some(Violation::new(format!("{} must be `{exactly}`", human())));
         }
         if !self.one_of.is_empty() && !self.one_of.iter().any(|allowed| allowed == value) {
             return Some(self.not_one_of(subject, value));
@@ -223,16 +235,16 @@ impl TextRules {
         let length = value.chars().count() as u64;
         if let Some(min) = self.min_len.filter(|min| length < *min) {
             return Some(Violation::new(match length {
-                0 => format!("{human} must not be empty"),
-                _ => format!("{human} must have at least {}", count_of(min, "character", "characters")),
+                0 => format!("{} must not be empty", human()),
+                _ => format!("{} must have at least {}", human(), count_of(min, "character", "characters")),
             }));
         }
         if let Some(max) = self.max_len.filter(|max| length > *max) {
             let max = count_of(max, "character", "characters");
-            return Some(Violation::new(format!("{human} must have at most {max}, and has {length}")));
+            return Some(Violation::new(format!("{} must have at most {max}, and has {length}", human())));
         }
         if let Some(prefix) = self.prefix.as_ref().filter(|prefix| !value.starts_with(prefix.as_str())) {
-            return Some(Violation::new(format!("{human} must start with `{prefix}`")));
+            return Some(Violation::new(format!("{} must start with `{prefix}`", human())));
         }
         if let Some(pattern) = self.pattern.as_ref().filter(|pattern| !pattern.matches(value)) {
             let rule = match subject.hint {
@@ -245,7 +257,7 @@ impl TextRules {
     }
 
     fn not_one_of(&self, subject: &Subject<'_>, value: &str) -> Violation {
-        let human = subject.human;
+        let human = subject.bare();
         if let Some(right) = self.one_of.iter().find(|allowed| allowed.eq_ignore_ascii_case(value)) {
             let message = format!("{human} must be `{right}`, not {}: case matters", words::shown(value));
             return Violation { message, label: Some(format!("write `{right}`")) };
@@ -255,13 +267,14 @@ impl TextRules {
             "" => format!("{human} must be {allowed}"),
             _ => format!("{human} must be {allowed}, not {}", words::shown(value)),
         };
-        Violation { message, label: words::did_you_mean(value, self.one_of.iter().map(String::as_str)) }
+        let near = words::nearest_value(value, self.one_of.iter().map(String::as_str));
+        Violation { message, label: near.map(|near| format!("did you mean `{near}`?")) }
     }
 }
 
 impl NumberRules {
     pub fn broken(&self, subject: &Subject<'_>, value: i64) -> Option<Violation> {
-        let must = |rule: String| Some(Violation::new(format!("{} must be {rule}", subject.human)));
+        let must = |rule: String| Some(Violation::new(format!("{} must be {rule}", subject.bare())));
         if let Some(n) = self.exactly.filter(|n| value != *n) {
             return must(format!("{n}"));
         }
@@ -309,7 +322,6 @@ impl Pattern {
 /// A rule in CEL, of a message or of a field.
 #[derive(Debug)]
 pub(crate) struct CelRule {
-    pub id: String,
     pub message: String,
     pub expression: String,
     /// Fields of the message that the expression reads.
@@ -321,7 +333,7 @@ pub(crate) struct CelRule {
 
 impl CelRule {
     pub fn read(rule: pb::Rule, fields: &[Field]) -> Self {
-        let pb::Rule { id, message, expression } = rule;
+        let pb::Rule { id: _, message, expression } = rule;
         let (message, expression) = (message.unwrap_or_default(), expression.unwrap_or_default());
         let reads = fields.iter().enumerate().filter(|(_, field)| reads(&expression, &field.name));
         let reads = reads.map(|(index, _)| index).collect();
@@ -333,7 +345,7 @@ impl CelRule {
                 mentions.push(index);
             }
         }
-        Self { id: id.unwrap_or_default(), message, expression, reads, mentions, program: cel::Compiled::default() }
+        Self { message, expression, reads, mentions, program: cel::Compiled::default() }
     }
 }
 

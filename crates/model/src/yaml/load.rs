@@ -12,6 +12,7 @@ use std::collections::{HashMap, HashSet};
 /// The documents of a file, one after the other, so that only one tree is in memory at a time.
 pub struct Documents<'a> {
     parser: Parser<'a, StrInput<'a>>,
+    body: &'a str,
     file: String,
     /// Bytes of a byte order mark before the text that the parser sees.
     shift: usize,
@@ -54,6 +55,7 @@ impl<'a> Documents<'a> {
         };
         Ok(Self {
             parser: Parser::new_from_str_with_options(body, options),
+            body,
             file: file.to_owned(),
             shift: text.len() - body.len(),
             next_index: 0,
@@ -129,6 +131,7 @@ impl<'a> Documents<'a> {
                 return Loaded { index, root: None, problems };
             }
         }
+        problems.iter_mut().for_each(|problem| locate(&root, problem));
         Loaded { index, root: Some(root), problems }
     }
 
@@ -146,12 +149,74 @@ impl<'a> Documents<'a> {
             }
             kind => scan::explain(kind),
         };
-        let start = *error.marker();
-        let place = span(granit_parser::Span::empty(start), self.shift);
+        let mut place = span(granit_parser::Span::empty(*error.marker()), self.shift);
+        if scan::is_tab(error.kind()) {
+            self.point_at_tab(&mut place);
+        }
         let mut problem = Diagnostic::error(message).file(self.file.clone()).at(place);
         problem.help.extend(help.map(str::to_owned));
         problem
     }
+}
+
+impl Documents<'_> {
+    /// The scanner complains behind a tab; people look for the tab itself.
+    fn point_at_tab(&self, place: &mut Span) {
+        let before = self.body.get(..place.start.saturating_sub(self.shift)).unwrap_or_default();
+        let mut start = before.rfind('\n').map_or(0, |at| at + 1);
+        // Where text goes on over lines, the complaint is still about the line before.
+        for (number, line) in self.body.get(start..).unwrap_or_default().split('\n').take(3).enumerate() {
+            if let Some(at) = line.find('\t') {
+                let column = line[..at].chars().count() as u32 + 1;
+                let byte = self.shift + start + at;
+                *place = Span { start: byte, end: byte + 1, line: place.line + number as u32, column };
+                return;
+            }
+            start += line.len() + 1;
+        }
+    }
+}
+
+/// Puts the path of the mapping in front of the key that a problem of the tree is about.
+fn locate(root: &Node<'_>, problem: &mut Diagnostic) {
+    let Some(at) = problem.span else { return };
+    let mut path = crate::validate::Path::default();
+    let mut node = root;
+    loop {
+        let inside = |node: &Node<'_>, key_column: u32| match &node.value {
+            Value::Map { flow: true, .. } | Value::Seq { flow: true, .. } => {
+                node.span.start < at.start && at.start < node.span.end
+            }
+            Value::Map { .. } | Value::Seq { .. } => node.span.start <= at.start && key_column < at.column,
+            _ => false,
+        };
+        let next = match &node.value {
+            Value::Map { entries, .. } => {
+                let last = entries.iter().rfind(|entry| entry.key_span.start < at.start);
+                last.filter(|entry| inside(&entry.node, entry.key_span.column)).map(|entry| {
+                    path.push_key(&entry.key);
+                    &entry.node
+                })
+            }
+            Value::Seq { items, .. } => {
+                let last = items.iter().rposition(|item| item.span.start <= at.start);
+                last.filter(|index| inside(&items[*index], 0)).map(|index| {
+                    path.push_index(index);
+                    &items[index]
+                })
+            }
+            _ => None,
+        };
+        match next {
+            Some(inner) => node = inner,
+            None => break,
+        }
+    }
+    if !problem.path.is_empty() {
+        let key = std::mem::take(&mut problem.path);
+        path.push_key(&key);
+    }
+    problem.path = path.0;
 }
 
 /// Builds the tree of one document.
@@ -303,6 +368,7 @@ impl<'a> Build<'_, 'a> {
                 let first = entries.iter().find(|entry| entry.key == key).map_or(0, |entry| entry.key_span.line);
                 let problem = self.problem(format!("{} is given twice", crate::words::shown(&key)), key_span);
                 problem.help.push(format!("it is given first in line {first}"));
+                problem.path = key.into_owned();
                 continue;
             }
             entries.push(Entry { key, key_span, node });

@@ -5,12 +5,9 @@ use granit_parser::ErrorKind;
 /// The message, and help where there is some to give.
 pub(super) fn explain(kind: &ErrorKind) -> (String, Option<&'static str>) {
     let (message, help) = match kind {
-        ErrorKind::TabNotAllowed
-        | ErrorKind::TabInBlockIndentation
-        | ErrorKind::TabInIndentation
-        | ErrorKind::TabInPlainScalar
-        | ErrorKind::TabAtBlockScalarStart => ("a tab is used for indentation", Some("YAML allows only spaces there")),
+        kind if is_tab(kind) => ("a tab is used for indentation", Some("YAML allows only spaces there")),
         ErrorKind::UnclosedQuotedScalar => ("a quote is opened here and never closed", None),
+        ErrorKind::InvalidQuotedScalarIndent => ("a quote is opened before this line and not closed", None),
         ErrorKind::UnclosedFlowCollection { open: '[' } | ErrorKind::UnexpectedEofFlowSequence => {
             ("a `[` is opened and never closed", None)
         }
@@ -30,7 +27,6 @@ pub(super) fn explain(kind: &ErrorKind) -> (String, Option<&'static str>) {
         | ErrorKind::ExpectedBlockSequenceEntry
         | ErrorKind::InvalidIndentation
         | ErrorKind::InvalidFlowScalarIndent
-        | ErrorKind::InvalidQuotedScalarIndent
         | ErrorKind::InvalidBlockScalarIndent
         | ErrorKind::MappingKeyNotAllowed => (
             "this line does not fit the indentation around it",
@@ -61,4 +57,16 @@ pub(super) fn explain(kind: &ErrorKind) -> (String, Option<&'static str>) {
         _ => return (format!("this is not valid YAML: {kind}"), None),
     };
     (message.to_owned(), help)
+}
+
+/// Whether the trouble is a tab.
+pub(super) fn is_tab(kind: &ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::TabNotAllowed
+            | ErrorKind::TabInBlockIndentation
+            | ErrorKind::TabInIndentation
+            | ErrorKind::TabInPlainScalar
+            | ErrorKind::TabAtBlockScalarStart
+    )
 }

@@ -1,0 +1,171 @@
+//! Bad manifests and what a user reads about them: position, path and text, exactly.
+//!
+//! A file in `cases/` has one valid manifest (`base`) and many cases. A case takes text out of it (`-`), puts text in its
+//! place (`+`), and lists what is then wrong (`=`). `BERTH_BLESS=1 cargo test -p berth-model --test validation` writes the
+//! lists anew; read them as a user would before keeping them.
+
+use berth_model::{Diagnostic, parse};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+struct Case {
+    name: String,
+    /// (old, new)
+    edits: Vec<(String, String)>,
+    expected: Vec<String>,
+}
+
+struct Cases {
+    base: String,
+    cases: Vec<Case>,
+}
+
+fn read(text: &str) -> Cases {
+    let mut out = Cases { base: String::new(), cases: Vec::new() };
+    let mut in_base = false;
+    let mut after_old = false;
+    for line in text.lines() {
+        if let Some(name) = line.strip_prefix("case ") {
+            in_base = false;
+            out.cases.push(Case { name: name.to_owned(), edits: Vec::new(), expected: Vec::new() });
+            continue;
+        }
+        if line == "base" {
+            in_base = true;
+            continue;
+        }
+        if in_base {
+            if let Some(line) = line.strip_prefix("    ") {
+                out.base.push_str(line);
+                out.base.push('\n');
+            }
+            continue;
+        }
+        let Some(case) = out.cases.last_mut() else { continue };
+        if let Some(old) = line.strip_prefix("  - ") {
+            match case.edits.last_mut() {
+                Some((before, _)) if after_old => *before = format!("{before}\n{old}"),
+                _ => case.edits.push((old.to_owned(), String::new())),
+            }
+            after_old = true;
+            continue;
+        }
+        if let Some(new) = line.strip_prefix("  + ") {
+            let edit = case.edits.last_mut().expect("`+` follows `-`");
+            edit.1 = if after_old { new.to_owned() } else { format!("{}\n{new}", edit.1) };
+        } else if let Some(expected) = line.strip_prefix("  = ") {
+            case.expected.push(expected.to_owned());
+        } else {
+            assert!(line.trim().is_empty() || line.starts_with('#'), "not a case: {line}");
+        }
+        after_old = false;
+    }
+    out
+}
+
+fn told(problem: &Diagnostic) -> String {
+    let mut out = String::new();
+    match problem.span {
+        Some(span) => write!(out, "{}:{}", span.line, span.column).unwrap(),
+        None => out.push('-'),
+    }
+    write!(out, " {}: {}", if problem.path.is_empty() { "document" } else { &problem.path }, problem.message).unwrap();
+    if let Some(label) = &problem.label {
+        write!(out, " [{label}]").unwrap();
+    }
+    for help in &problem.help {
+        write!(out, " ({help})").unwrap();
+    }
+    out
+}
+
+fn apply(base: &str, case: &Case) -> String {
+    let mut text = base.to_owned();
+    for (old, new) in &case.edits {
+        assert_eq!(text.matches(old.as_str()).count(), 1, "{}: `{old}` is not there exactly once", case.name);
+        // Whole lines that are taken out leave no empty line behind.
+        text = match new.is_empty() {
+            true => text.replacen(&format!("{old}\n"), "", 1),
+            false => text.replacen(old.as_str(), &new.replace("\\t", "\t"), 1),
+        };
+    }
+    text
+}
+
+fn run(name: &str, at_least: usize) {
+    let file: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases").join(name);
+    let text = std::fs::read_to_string(&file).unwrap();
+    let Cases { base, cases } = read(&text);
+    let (manifests, problems) = parse("case.yaml", base.as_bytes());
+    assert_eq!(problems.iter().map(told).collect::<Vec<_>>(), Vec::<String>::new(), "the base must be valid");
+    assert_eq!(manifests.len(), 1);
+    assert!(cases.len() >= at_least, "{name}: {} cases, and at least {at_least} are wanted", cases.len());
+
+    let bless = std::env::var_os("BERTH_BLESS").is_some();
+    let mut wrong = String::new();
+    let mut blessed = text[..text.find("\ncase ").unwrap_or(text.len())].trim_end().to_owned();
+    blessed.push('\n');
+    for case in &cases {
+        let edited = apply(&base, case);
+        let (_, problems) = parse("case.yaml", edited.as_bytes());
+        let found: Vec<String> = match problems.is_empty() {
+            true => vec!["ok".to_owned()],
+            false => problems.iter().map(told).collect(),
+        };
+        write!(blessed, "\ncase {}\n", case.name).unwrap();
+        for (old, new) in &case.edits {
+            old.lines().for_each(|line| writeln!(blessed, "  - {line}").unwrap());
+            new.lines().for_each(|line| writeln!(blessed, "  + {line}").unwrap());
+        }
+        found.iter().for_each(|line| writeln!(blessed, "  = {line}").unwrap());
+        if found != case.expected {
+            write!(wrong, "\n{}: {}\n  expected {:#?}\n  found {found:#?}\n{edited}", name, case.name, case.expected)
+                .unwrap();
+        }
+    }
+    if bless {
+        std::fs::write(&file, blessed).unwrap();
+    } else {
+        assert!(wrong.is_empty(), "{wrong}");
+    }
+}
+
+#[test]
+fn account() {
+    run("account.txt", 21);
+}
+
+#[test]
+fn civo_vpc() {
+    run("civo_vpc.txt", 21);
+}
+
+#[test]
+fn civo_firewall() {
+    run("civo_firewall.txt", 21);
+}
+
+#[test]
+fn civo_kubernetes_cluster() {
+    run("civo_kubernetes_cluster.txt", 25);
+}
+
+#[test]
+fn civo_kubernetes_node_pool() {
+    run("civo_kubernetes_node_pool.txt", 21);
+}
+
+#[test]
+fn digitalocean_vpc() {
+    run("digitalocean_vpc.txt", 21);
+}
+
+#[test]
+fn digitalocean_kubernetes_cluster() {
+    run("digitalocean_kubernetes_cluster.txt", 21);
+}
+
+#[test]
+fn digitalocean_kubernetes_node_pool() {
+    run("digitalocean_kubernetes_node_pool.txt", 21);
+}
