@@ -54,10 +54,9 @@ impl Accounts {
         accounts
     }
 
-    /// Credentials given with a stack input, in place of the environment's. Where the API is, the environment still says.
+    /// Credentials given with a stack input, in place of the environment's.
     pub fn given(&mut self, mut credentials: Credentials, var: impl Fn(&str) -> Option<String>) {
-        let url = if credentials.provider == "civo" { "CIVO_API_URL" } else { "DIGITALOCEAN_API_URL" };
-        credentials.api_url = credentials.api_url.or_else(|| var(url).filter(|url| !url.trim().is_empty()));
+        credentials.api_url = credentials.api_url.or_else(|| usual_url(&credentials.provider, &var));
         if self.simulated.is_none()
             && let Some(provider) = PROVIDERS.iter().find(|p| **p == credentials.provider)
         {
@@ -80,7 +79,7 @@ impl Accounts {
             other => return Err(Trouble::refused(format!("{id}: no cloud is named `{other}`"))),
         };
         let given = |text: String| Some(text).filter(|t| !t.is_empty());
-        let (api_url, region) = (given(api_url), given(region));
+        let (api_url, region) = (given(api_url).or_else(|| usual_url(&spec.provider, &var)), given(region));
         let credentials = match self.simulated_credentials(&spec.provider) {
             Some(credentials) => Ok(credentials),
             None => read_secret(id, &spec.provider, token, &var).map(|token| Credentials {
@@ -159,6 +158,12 @@ impl Accounts {
         }
         clouds
     }
+}
+
+/// Where the API is, the environment says, unless the account does.
+fn usual_url(provider: &str, var: &impl Fn(&str) -> Option<String>) -> Option<String> {
+    let name = if provider == "civo" { "CIVO_API_URL" } else { "DIGITALOCEAN_API_URL" };
+    var(name).filter(|url| !url.trim().is_empty())
 }
 
 fn name_of(id: &ResourceId) -> String {
