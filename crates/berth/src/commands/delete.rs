@@ -10,9 +10,13 @@ use crate::workspace::{Workspace, WorkspaceArgs};
 use crate::{manifests, plan_view};
 use berth_engine::{Known, parents};
 use berth_model::ResourceId;
+use berth_store::Entries;
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::time::Instant;
+
+/// How many changes are looked through for a resource that is not there.
+const JOURNAL_MAX: u32 = 10_000;
 
 /// Delete what was applied
 #[derive(clap::Args, Debug)]
@@ -74,11 +78,12 @@ async fn delete(args: &Args, workspace: &Workspace, what: What) -> Outcome {
         What::Ids(all) => ids.extend(all.iter().filter(|id| known.resources.contains_key(id)).cloned()),
         What::Addresses(addresses) => {
             for address in addresses {
-                let before = ids.len();
-                ids.extend(known.resources.keys().filter(|id| address.matches(id)).cloned());
-                if ids.len() == before {
+                let mut found = known.resources.keys().filter(|id| address.matches(id)).peekable();
+                // A deletion that was interrupted is gone on with by the same command: what it took away is no mistake.
+                if found.peek().is_none() && !was_here(workspace, address).await? {
                     return Err(Failure::new(format!("{address} is not applied")).help("to see what is:   berth get"));
                 }
+                ids.extend(found.cloned());
             }
         }
     }
@@ -106,6 +111,11 @@ async fn delete(args: &Args, workspace: &Workspace, what: What) -> Outcome {
         anstream::eprintln!("\n{count} deleted in {}", took_text(started.elapsed()));
     }
     Ok(exit)
+}
+
+async fn was_here(workspace: &Workspace, address: &Address) -> Result<bool, Failure> {
+    let changes = workspace.store.journal(Entries::All, JOURNAL_MAX).await?;
+    Ok(changes.iter().any(|change| change.op == "delete" && address.matches(&change.resource)))
 }
 
 /// Those that refer to what goes must go too, or stay in the way.
