@@ -1,0 +1,43 @@
+//! With three calls in ten failing at random, everything still becomes what is declared.
+
+use crate::examples::{Example, examples, name};
+use crate::harness::{Cloud, all};
+use berth_sandbox::{Config, Speed};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const SEEDS: u64 = 5;
+/// A command that gives up may be run again, as its help says; this often in all.
+const TRIES: u32 = 5;
+
+#[test]
+fn a_bad_day_changes_nothing_in_the_end() {
+    let gave_up = AtomicU64::new(0);
+    let jobs: Vec<_> = (1..=SEEDS)
+        .flat_map(|seed| {
+            examples().into_iter().map(move |path| (format!("{}, seed {seed}", name(&path)), (path, seed)))
+        })
+        .collect();
+    let count = jobs.len();
+    all(jobs, |_, (path, seed)| {
+        let cloud = Cloud::start(Config { speed: Speed::Instant, seed, ..Config::default() });
+        let example = Example::new(&path, cloud);
+        let until_done = |args: &[&str]| {
+            for tried in 1.. {
+                example.cloud.faults(&["random=0.3"]);
+                let ran = example.project.berth(&example.cloud, args);
+                example.cloud.faults(&[]);
+                if ran.code == Some(0) {
+                    return;
+                }
+                gave_up.fetch_add(1, Ordering::Relaxed);
+                assert!(tried < TRIES, "gave up {TRIES} times\n{ran}\n{}", example.cloud.told());
+                assert_eq!(ran.code, Some(1), "{ran}");
+            }
+        };
+        until_done(&example.apply_args());
+        example.settled("after an apply on a bad day");
+        until_done(&["delete", "-f", &example.path, "--yes", "--allow-delete"]);
+        example.nothing_left();
+    });
+    println!("bad days: {count}, commands that gave up and were run again: {}", gave_up.into_inner());
+}

@@ -1,0 +1,11 @@
+//! What Berth promises, proved on the real binary against simulated clouds over real HTTP. One test program, so that it is
+//! linked once.
+
+mod declared;
+mod examples;
+mod faults;
+mod harness;
+mod kill;
+mod kill_cases;
+mod ledger;
+mod outside;
