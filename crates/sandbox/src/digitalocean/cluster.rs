@@ -1,6 +1,6 @@
 //! Kubernetes clusters: `/v2/kubernetes/clusters`.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::pool::{self, Pool, Wanted};
@@ -33,10 +33,15 @@ const MAX_ADDRESSES: usize = 200;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Firewall {
-    #[serde(default, alias = "enable")]
+    #[serde(default, alias = "enable", deserialize_with = "or_default")]
     pub enabled: bool,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub allowed_addresses: Vec<String>,
+}
+
+/// DigitalOcean's Terraform provider sends a firewall that is not configured as a block of nulls.
+fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(input: D) -> Result<T, D::Error> {
+    Option::<T>::deserialize(input).map(Option::unwrap_or_default)
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]

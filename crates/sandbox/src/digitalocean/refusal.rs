@@ -37,10 +37,6 @@ pub fn forbidden(message: impl Into<String>) -> No {
     No { status: 403, message: message.into() }
 }
 
-pub fn conflict(message: impl Into<String>) -> No {
-    No { status: 409, message: message.into() }
-}
-
 pub fn not_yet(message: impl Into<String>) -> No {
     No { status: 412, message: message.into() }
 }

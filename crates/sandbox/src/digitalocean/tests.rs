@@ -205,10 +205,20 @@ async fn a_network_with_members_stays() {
     let members = cloud.get(&format!("{path}/members")).await;
     assert_eq!(members["members"][0]["urn"], format!("do:kubernetes:{made}"));
     let (status, refused) = cloud.delete(&path).await;
-    assert_eq!((status, refused["id"].as_str()), (409, Some("conflict")));
+    assert_eq!((status, refused["id"].as_str()), (403, Some("forbidden")));
     // While the cluster is on its way out it is still a member.
     assert_eq!(cloud.delete(&format!("/v2/kubernetes/clusters/{made}")).await.0, 204);
-    assert_eq!(cloud.delete(&path).await.0, 409);
+    assert_eq!(cloud.delete(&path).await.0, 403);
+}
+
+#[tokio::test]
+async fn a_firewall_of_nulls_is_one_that_is_off() {
+    let cloud = Cloud::instant().await;
+    let nulls = json!({"enabled": null, "allowed_addresses": null});
+    let (status, made) =
+        cloud.post("/v2/kubernetes/clusters", with(cluster("shop"), "control_plane_firewall", nulls)).await;
+    let off = json!({"enabled": false, "allowed_addresses": []});
+    assert_eq!((status, &made["kubernetes_cluster"]["control_plane_firewall"]), (201, &off));
 }
 
 #[tokio::test]

@@ -150,7 +150,8 @@ pub fn delete(state: &mut State, id: &str) -> Answer<Reply> {
         return Err(refusal::forbidden("Can not delete default VPCs"));
     }
     if store.clusters.count(&format!("vpc:{id}")) > 0 {
-        return Err(refusal::conflict("Can not delete VPC with members"));
+        // Not 409: DigitalOcean's Terraform provider tries again after 403 alone.
+        return Err(refusal::forbidden("Can not delete VPC with members"));
     }
     store.vpcs.remove(id);
     Ok(Reply::empty(204))
