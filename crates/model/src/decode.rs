@@ -30,6 +30,8 @@ pub(crate) struct Origin<'o> {
 pub(crate) fn document(origin: &Origin<'_>, root: &Node<'_>, out: &mut Vec<Diagnostic>) -> Option<Manifest> {
     let found = out.len();
     let manifest = decode(origin, root, out);
+    let kind = root.entry("kind", "kind").and_then(|entry| entry.node.text()).and_then(|name| registry().kind(name));
+    crate::secrets::hide_lines(kind, origin.text, root, &mut out[found..]);
     out[found..].sort_by_key(|problem| problem.span.map(|span| span.start));
     manifest
 }
