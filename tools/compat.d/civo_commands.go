@@ -61,6 +61,14 @@ func civoCommands(p *play, url string) {
 			want(first.Default, "no region is the default"),
 			want(quota.InstanceCountLimit > 0, "the quota is empty"))
 	})
+	p.step("a wrong API key is refused", func() error {
+		stranger, err := civogo.NewClientWithURL("wrong", url, civoRegion)
+		if err != nil {
+			return err
+		}
+		_, refused := stranger.ListKubernetesClusters()
+		return want(errors.Is(refused, civogo.AuthenticationError), "the refusal is %v", refused)
+	})
 	p.step("size ls", func() error {
 		size, err := client.FindInstanceSizes(civoSize)
 		if err != nil {
@@ -115,6 +123,18 @@ func civoCommands(p *play, url string) {
 		network, err = client.FindNetwork("compat-net")
 		return all(renamed, err, same("the id", network.ID, made.ID), want(network.CIDR != "", "no CIDR"),
 			want(errors.Is(twice, civogo.DatabaseNetworkDuplicateNameError), "a second one of that name: %v", twice))
+	})
+	p.step("the newer paths, /v2/vpc, show the same", func() error {
+		list, err := client.SendGetRequest("/v2/vpc/networks")
+		if err != nil {
+			return err
+		}
+		one, err := client.SendGetRequest("/v2/vpc/networks/" + network.ID)
+		if err != nil {
+			return err
+		}
+		_, err = client.SendGetRequest("/v2/vpc/firewalls")
+		return all(err, want(strings.Contains(string(list), network.ID), "not in %s", list), want(strings.Contains(string(one), "compat-net"), "%s", one))
 	})
 	p.step("firewall create, rule create, rule ls, rule remove, update", func() error { return civoFirewall(client, network.ID) })
 	p.step("kubernetes create --wait", func() error {

@@ -88,6 +88,14 @@ func oceanCommands(p *play, url string) {
 		return all(want(account.Email != "" && account.UUID != "" && account.Status == "active", "%+v", account),
 			want(answer.Rate.Limit > 0 && answer.Rate.Remaining > 0 && !answer.Rate.Reset.IsZero(), "%+v", answer.Rate))
 	})
+	p.step("a wrong token is refused", func() error {
+		stranger := godo.NewFromToken("wrong")
+		if err := godo.SetBaseURL(url)(stranger); err != nil {
+			return err
+		}
+		_, _, err := stranger.Account.Get(ctx)
+		return refused("a wrong token", err, http.StatusUnauthorized)
+	})
 	p.step("kubernetes options versions, regions, sizes", func() error {
 		options, _, err = kube.GetOptions(ctx)
 		if err != nil {

@@ -18,7 +18,8 @@ import (
 const (
 	waitAtMost = 60 * time.Second
 	waitStep   = 100 * time.Millisecond
-	token      = "sandbox"
+	// The only one that tools/compat lets the sandbox accept.
+	token = "sandbox"
 )
 
 // play runs steps and counts how they went. A step builds on those before it, so after a failure the rest of its suite
