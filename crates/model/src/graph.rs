@@ -29,6 +29,9 @@ pub struct Need {
     pub index: Option<usize>,
 }
 
+/// Most missing targets for which a near name is looked for: each look goes over all resources.
+const MAX_SUGGESTIONS: usize = 100;
+
 /// Builds the graph of manifests, where references may also lead to resources that are `known` already.
 pub fn graph(manifests: &[Manifest], known: &HashSet<ResourceId>) -> Graph {
     let mut graph = Graph::default();
@@ -41,12 +44,15 @@ pub fn graph(manifests: &[Manifest], known: &HashSet<ResourceId>) -> Graph {
             }
         }
     }
+    let mut missing = 0;
     for manifest in manifests {
         let mut needs = Vec::new();
         for reference in manifest.refs() {
             let found = index.get(&reference.to).copied();
             if found.is_none() && !known.contains(&reference.to) {
-                graph.diagnostics.push(nothing_there(manifest, &reference, manifests, known));
+                missing += 1;
+                let help = missing <= MAX_SUGGESTIONS;
+                graph.diagnostics.push(nothing_there(manifest, &reference, help.then_some((manifests, known))));
                 continue;
             }
             needs.push(Need { field: reference.field, to: reference.to, index: found });
@@ -150,7 +156,8 @@ fn defined_twice(second: &Manifest, first: &Manifest) -> Diagnostic {
     problem
 }
 
-fn nothing_there(from: &Manifest, to: &Ref, manifests: &[Manifest], known: &HashSet<ResourceId>) -> Diagnostic {
+/// `among`: where to look for what was probably meant.
+fn nothing_there(from: &Manifest, to: &Ref, among: Option<(&[Manifest], &HashSet<ResourceId>)>) -> Diagnostic {
     let target = &to.to;
     let env = if target.env.is_empty() { String::new() } else { format!(" in env {}", target.env) };
     let message = format!("nothing named `{}` of kind {}{env} is here or already applied", target.name, target.kind);
@@ -158,6 +165,7 @@ fn nothing_there(from: &Manifest, to: &Ref, manifests: &[Manifest], known: &Hash
     if let Some(span) = to.span {
         problem.span = Some(span);
     }
+    let Some((manifests, known)) = among else { return problem };
     let ids: Vec<&ResourceId> = manifests.iter().map(|manifest| &manifest.id).chain(known).collect();
     let place = |id: &ResourceId| {
         let manifest = manifests.iter().find(|manifest| manifest.id == *id);
