@@ -95,6 +95,7 @@ pub fn parse(file: &str, bytes: &[u8]) -> (Vec<Manifest>, Vec<Diagnostic>) {
     let mut empty = true;
     for mut document in documents {
         let broken = !document.problems.is_empty();
+        crate::secrets::hide_unread(&text, &mut document.problems);
         problems.append(&mut document.problems);
         empty &= !broken;
         let Some(root) = document.root.filter(|root| !root.is_null()) else { continue };

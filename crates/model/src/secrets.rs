@@ -2,7 +2,7 @@
 
 use crate::diagnostic::Diagnostic;
 use crate::manifest::Manifest;
-use crate::registry::Kind;
+use crate::registry::{Kind, registry};
 use crate::shape::{Many, Shape};
 use crate::validate::Path;
 use crate::yaml::{Node, Value as Yaml};
@@ -82,6 +82,18 @@ pub(crate) fn hide_lines(kind: Option<&Kind>, text: &str, root: &Node<'_>, probl
     }
 }
 
+/// Text that could not be read may hold a secret anywhere, if its document is of a kind that has secrets.
+pub(crate) fn hide_unread(text: &str, problems: &mut [Diagnostic]) {
+    for problem in problems {
+        let Some(at) = problem.span.map(|span| span.start.min(text.len())) else { continue };
+        let start = text.get(..at).and_then(|before| before.rfind("\n---")).unwrap_or(0);
+        let end = text.get(at..).and_then(|after| after.find("\n---")).map_or(text.len(), |end| at + end);
+        let document = text.get(start..end).unwrap_or(text);
+        problem.secret |=
+            registry().kinds().any(|kind| document.contains(&kind.name) && holds_secrets(kind.spec_shape()));
+    }
+}
+
 fn holds_secrets(shape: &Shape) -> bool {
     shape.fields.iter().any(|field| field.secret || field.shape().is_some_and(holds_secrets))
 }
@@ -142,6 +154,8 @@ mod tests {
             "spec: {provider: civo, civo: {token: hunter2}}",
             "spec: {provider: civo, civo: hunter2}",
             "spce: {provider: civo, civo: {token: {value: hunter2}}}",
+            "spec: {provider: civo, civo: {token: {value: hunter2}",
+            "spec: {provider: civo, civo: {token: {value: hunter2]}}",
             "spec:\n  provider: civo\n  civo:\n    tokn: hunter2",
             "spec:\n  provider: civo\n  civo:\n    token: {value: [hunter2]}",
         ] {

@@ -36,6 +36,8 @@ pub fn stack_input(file: &str, bytes: &[u8]) -> Result<(Manifest, Option<Provide
     let refuse = |message: &str| Diagnostic::error(message).file(file);
     let Some(loaded) = loaded else { return Err(vec![refuse("the stack input is empty")]) };
     let mut problems = loaded.problems;
+    // A stack input has a token somewhere: what could not be read may be it.
+    problems.iter_mut().for_each(|problem| problem.secret = true);
     let Some(root) = loaded.root.filter(|root| !root.is_null()) else {
         if problems.is_empty() {
             problems.push(refuse("the stack input is empty"));
