@@ -1,0 +1,302 @@
+//! Secrets never rest or travel in the clear: planted in a manifest, in the environment, in a stack input and in what the
+//! cloud hands out, they are looked for in everything that a command leaves behind, prints, or is started with.
+
+use crate::harness::{Cloud, KEY, Project, Ran};
+use crate::kill_cases::{CIVO, DIGITALOCEAN, net};
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
+use berth_sandbox::{CloudName, Config, Speed};
+use regex::bytes::Regex;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+const IN_MANIFEST: &str = "PLANTED-in-the-manifest-7e1f90c2b6";
+const IN_CIVO_TOKEN: &str = "PLANTED-in-CIVO-TOKEN-44d1a90e77";
+const IN_DIGITALOCEAN_TOKEN: &str = "dop_v1_PLANTED-in-the-token-93b8e1";
+const IN_STACK_INPUT: &str = "PLANTED-in-the-stack-input-5a5a81";
+
+/// A text that must not be found, in any form that it could hide in.
+struct Secret {
+    name: String,
+    any_form: Regex,
+}
+
+impl Secret {
+    fn new(name: &str, text: &str) -> Self {
+        let bytes = text.as_bytes();
+        assert!(bytes.len() >= 24, "too short to be unmistakable: {name}");
+        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let mut forms = vec![
+            bytes.to_vec(),
+            hex.clone().into_bytes(),
+            hex.to_ascii_uppercase().into_bytes(),
+            text.encode_utf16().flat_map(u16::to_le_bytes).collect(),
+            bytes.iter().rev().copied().collect(),
+        ];
+        // Inside a longer text, base64 starts anywhere: the characters that depend on neighbours are left off.
+        for shift in 0..3 {
+            let padded = [vec![b'x'; shift], bytes.to_vec()].concat();
+            for encoded in [STANDARD_NO_PAD.encode(&padded), URL_SAFE_NO_PAD.encode(&padded)] {
+                forms.push(encoded.as_bytes()[(shift * 8).div_ceil(6)..encoded.len() - 2].to_vec());
+            }
+        }
+        let escaped = |form: Vec<u8>| form.iter().map(|byte| format!("\\x{byte:02x}")).collect::<String>();
+        let forms: Vec<String> = forms.into_iter().map(escaped).collect();
+        let any_form = Regex::new(&format!("(?-u){}", forms.join("|"))).expect("a pattern");
+        Self { name: name.to_owned(), any_form }
+    }
+
+    fn found_in(&self, bytes: &[u8]) -> Option<String> {
+        let found = self.any_form.find(bytes)?;
+        Some(format!("{} (as `{}`)", self.name, String::from_utf8_lossy(found.as_bytes())))
+    }
+}
+
+struct Search {
+    secrets: Vec<Secret>,
+    /// Files that the user asked to hold secrets, or wrote himself.
+    known: Vec<PathBuf>,
+}
+
+impl Search {
+    #[track_caller]
+    fn text(&self, place: &str, text: &str) {
+        for secret in &self.secrets {
+            if let Some(found) = secret.found_in(text.as_bytes()) {
+                panic!("{found} is in {place}:\n{text}");
+            }
+        }
+    }
+
+    #[track_caller]
+    fn ran(&self, ran: &Ran) {
+        self.text(&format!("the output of `{}`", ran.line), &format!("{}\n{}", ran.stdout, ran.stderr));
+    }
+
+    /// Every file below a folder. Files may come and go meanwhile.
+    #[track_caller]
+    fn files(&self, folder: &Path) -> usize {
+        let mut count = 0;
+        let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
+        for path in entries.flatten().map(|entry| entry.path()) {
+            if path.is_dir() {
+                count += self.files(&path);
+                continue;
+            }
+            let Ok(bytes) = std::fs::read(&path) else { continue };
+            if self.known.contains(&path) {
+                continue;
+            }
+            count += 1;
+            for secret in &self.secrets {
+                if let Some(found) = secret.found_in(&bytes) {
+                    panic!("{found} is in the file {}", path.display());
+                }
+            }
+        }
+        count
+    }
+}
+
+/// What a kubeconfig has that nobody else may have.
+fn kubeconfig_secrets(text: &str) -> Vec<Secret> {
+    let after = |key: &str| text.lines().find_map(|line| line.trim().strip_prefix(key)).map(str::trim);
+    let mut secrets = Vec::new();
+    if let Some(data) = after("client-key-data:") {
+        secrets.push(Secret::new("the client key's data", data));
+        let pem = base64::engine::general_purpose::STANDARD.decode(data).expect("base64");
+        let pem = String::from_utf8(pem).expect("PEM");
+        for line in pem.lines().filter(|line| !line.starts_with('-') && line.len() >= 24) {
+            secrets.push(Secret::new("the client key", line));
+        }
+    }
+    if let Some(token) = after("token:") {
+        secrets.push(Secret::new("the cluster's token", token));
+    }
+    assert!(!secrets.is_empty(), "no secret in this kubeconfig:\n{text}");
+    secrets
+}
+
+fn account() -> String {
+    format!(
+        "apiVersion: byoc.berth.dev/v1\nkind: Account\nmetadata: {{name: main}}\n\
+         spec: {{provider: civo, civo: {{token: {{value: {IN_MANIFEST}}}, region: fra1}}}}\n"
+    )
+}
+
+fn everything() -> String {
+    let civo = CIVO.text().replace("spec:\n", "spec:\n  account: {valueFrom: {name: main}}\n");
+    let scaled = "  additionalNodePools:\n    \
+                  - {name: web, size: g4s.kube.medium, nodeCount: 1, autoScale: true, minNodes: 1, maxNodes: 3}\n";
+    let vpc = "apiVersion: digitalocean.berth.dev/v1\nkind: DigitalOceanVpc\nmetadata: {name: do-net}\nspec: {region: fra1}\n";
+    [account(), net("net-a", "fra1", ""), civo + scaled, vpc.to_owned(), DIGITALOCEAN.text()].join("---\n")
+}
+
+/// A project whose commands have the planted tokens in their environment, and whose command lines are watched.
+struct Watched {
+    project: Project,
+    cloud: Cloud,
+    search: Search,
+}
+
+impl Watched {
+    fn start(&self, cloud: &Cloud, args: &[&str]) -> Ran {
+        let mut command = self.project.command(cloud, args);
+        command.env("CIVO_TOKEN", IN_CIVO_TOKEN).env("DIGITALOCEAN_ACCESS_TOKEN", IN_DIGITALOCEAN_TOKEN);
+        let running = self.project.start_command(command, args);
+        let proc = PathBuf::from(format!("/proc/{}/cmdline", running.pid()));
+        let ended = AtomicBool::new(false);
+        let seen = Mutex::new(Vec::new());
+        let ran = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !ended.load(Ordering::Relaxed) {
+                    if let Ok(line) = std::fs::read_to_string(&proc) {
+                        let mut seen = seen.lock().expect("lines");
+                        if !line.is_empty() && !seen.contains(&line) {
+                            seen.push(line);
+                        }
+                    }
+                    self.search.files(self.project.root());
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+            });
+            let ran = running.finish();
+            ended.store(true, Ordering::Relaxed);
+            ran
+        });
+        for line in seen.into_inner().expect("lines") {
+            self.search.text("a process's arguments", &line);
+        }
+        self.search.files(self.project.root());
+        ran
+    }
+
+    /// Runs a command that must show no secret.
+    #[track_caller]
+    fn quiet(&self, args: &[&str]) -> Ran {
+        let ran = self.start(&self.cloud, args);
+        self.search.ran(&ran);
+        ran
+    }
+}
+
+#[test]
+fn the_search_finds_what_is_there() {
+    let secret = Secret::new("planted", IN_MANIFEST);
+    let bytes = IN_MANIFEST.as_bytes();
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02X}")).collect();
+    for before in ["", "a", "ab", "abc"] {
+        let text = format!("{before}{IN_MANIFEST}and more");
+        for form in [text.clone(), STANDARD_NO_PAD.encode(&text), URL_SAFE_NO_PAD.encode(&text), format!("x{hex}y")] {
+            assert!(secret.found_in(form.as_bytes()).is_some(), "{form}");
+        }
+    }
+    assert_eq!(secret.found_in(b"nothing of the kind"), None);
+}
+
+#[test]
+fn no_secret_is_left_anywhere() {
+    let cloud = Cloud::start(Config { speed: Speed::Times(300.0), ..Config::default() });
+    let project = Project::new();
+    project.write("all.yaml", &everything());
+    let stack = net("from-stack", "fra1", "").replace("name: net}", "name: from-stack}").replace('\n', "\n  ");
+    project.write(
+        "stack.yaml",
+        &format!("target:\n  {stack}\nproviderConfig: {{civo: {{apiToken: {IN_STACK_INPUT}}}}}\n"),
+    );
+    let planted = [
+        ("the manifest's token", IN_MANIFEST),
+        ("CIVO_TOKEN", IN_CIVO_TOKEN),
+        ("DIGITALOCEAN_ACCESS_TOKEN", IN_DIGITALOCEAN_TOKEN),
+        ("the stack input's token", IN_STACK_INPUT),
+        ("the state's key", KEY),
+    ];
+    let secrets = planted.iter().map(|(name, text)| Secret::new(name, text)).collect();
+    let written = ["all.yaml", "stack.yaml", "kube.yaml"].map(|name| project.work().join(name));
+    let mut watched = Watched { search: Search { secrets, known: written.to_vec() }, project, cloud };
+
+    watched.quiet(&["validate", "-f", "all.yaml", "-vv"]).ok();
+    watched.quiet(&["validate", "-f", "all.yaml", "-o", "json"]).ok();
+    watched.quiet(&["graph", "-f", "all.yaml"]).ok();
+    watched.quiet(&["plan", "-f", "all.yaml", "-vv"]).ok();
+    watched.quiet(&["plan", "-f", "all.yaml", "-o", "json"]).ok();
+    watched.quiet(&["plan", "-f", "all.yaml", "-o", "yaml", "--out", "saved.plan"]).ok();
+    watched.quiet(&["apply", "saved.plan", "-vvv"]).ok();
+    watched.quiet(&["apply", "--stack-input", "stack.yaml", "--yes", "-vvv"]).ok();
+
+    // From here on there are kubeconfigs, too.
+    let cluster = watched.cloud.id("civo.cluster", "shop-k8s");
+    let path = format!("/v2/kubernetes/clusters/{cluster}?region=FRA1");
+    let shown = watched.cloud.call(CloudName::Civo, "GET", &path, None);
+    watched.search.secrets.extend(kubeconfig_secrets(shown["kubeconfig"].as_str().expect("a kubeconfig")));
+    let blog = watched.cloud.id("digitalocean.cluster", "blog-k8s");
+    let path = format!("/v2/kubernetes/clusters/{blog}/kubeconfig");
+    let shown = watched.cloud.call(CloudName::DigitalOcean, "GET", &path, None);
+    watched.search.secrets.extend(kubeconfig_secrets(shown.as_str().expect("a kubeconfig")));
+    assert!(watched.search.files(watched.project.root()) >= 2, "the state is looked at");
+
+    let shop = "CivoKubernetesCluster/shop";
+    let blog = "DigitalOceanKubernetesCluster/blog";
+    for format in ["table", "wide", "json", "yaml", "name"] {
+        watched.quiet(&["get", "-o", format]).ok();
+        watched.quiet(&["outputs", shop, "-o", format]).ok();
+        watched.quiet(&["outputs", blog, "-o", format]).ok();
+        watched.quiet(&["history", "-o", format]).ok();
+        watched.quiet(&["drift", "-o", format, "-vv"]).ok();
+    }
+    for resource in ["Account/main", shop, blog] {
+        watched.quiet(&["describe", resource, "-vv"]).ok();
+        watched.quiet(&["history", resource, "-o", "json"]).ok();
+    }
+    watched.quiet(&["get", "Account", "-o", "yaml"]).ok();
+    watched.quiet(&["refresh", "-vv"]).ok();
+    watched.quiet(&["doctor", "-vv"]);
+    watched.quiet(&["apply", "-f", "all.yaml", "--yes", "-o", "json", "-vv"]).ok();
+
+    // Failures: a token that is refused, a create that is refused, a connection that is cut, a manifest that is wrong.
+    let strict = Cloud::start(Config { token: Some("another one".into()), ..Config::default() });
+    for args in
+        [&["plan", "-f", "all.yaml", "-vv"][..], &["drift", "-vv"], &["apply", "-f", "all.yaml", "--yes", "-vv"]]
+    {
+        let ran = watched.start(&strict, args).ends_with(1);
+        watched.search.ran(&ran);
+    }
+    let another = everything().replace("shop-k8s", "other-k8s").replace("blog-k8s", "other-blog");
+    watched.project.write("refused.yaml", &another.replace(&account(), "").replace("name: shop}", "name: second}"));
+    for fault in ["POST 422", "POST 401", "POST drop-before times=30"] {
+        watched.cloud.faults(&[fault]);
+        let args = ["apply", "-f", "refused.yaml", "--yes", "-vv", "--timeout", "3s", "--state", "other.db"];
+        watched.quiet(&args).ends_with(1);
+    }
+    watched.cloud.faults(&[]);
+    for (right, wrong) in [
+        ("token: {value:", "tokn: {valu:"),
+        ("provider: civo,", "provider: cvio,"),
+        (IN_MANIFEST, &format!("[{IN_MANIFEST}]")),
+        (IN_MANIFEST, &format!("[{IN_MANIFEST}")),
+    ] {
+        watched.project.write("all.yaml", &everything().replace(right, wrong));
+        for format in ["table", "json"] {
+            watched.quiet(&["validate", "-f", "all.yaml", "-o", format]).ends_with(1);
+        }
+    }
+    watched.project.write("all.yaml", &everything());
+
+    // Asked for, it is given, and only there: to standard output, or to the file named.
+    for (resource, output) in [(shop, "kubeconfig_b64"), (blog, "kubeconfig")] {
+        let printed = watched.start(&watched.cloud, &["kubeconfig", resource]).ok();
+        let shown = watched.start(&watched.cloud, &["outputs", resource, "--show-secrets", "-o", "json"]).ok();
+        let one = watched.start(&watched.cloud, &["outputs", resource, output, "--show-secrets"]).ok();
+        watched.start(&watched.cloud, &["kubeconfig", resource, "--out", "kube.yaml"]).ok();
+        let written = std::fs::read_to_string(watched.project.work().join("kube.yaml")).expect("a kubeconfig");
+        for text in [&printed.stdout, &shown.stdout, &one.stdout, &written] {
+            let found = watched.search.secrets.iter().any(|secret| secret.found_in(text.as_bytes()).is_some());
+            assert!(found, "the search does not see what was asked for in\n{text}");
+        }
+        watched.search.text("standard error", &format!("{}{}{}", printed.stderr, shown.stderr, one.stderr));
+    }
+    watched.quiet(&["delete", "-f", "all.yaml", "--yes", "--allow-delete", "-vv"]).ok();
+    watched.quiet(&["history", "--limit", "1000", "-o", "json"]).ok();
+}
