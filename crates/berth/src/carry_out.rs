@@ -13,6 +13,7 @@ use berth_engine::{Action, Interrupt, Options, Plan, Planned, Report, Request, c
 use berth_model::ResourceId;
 use berth_store::Run;
 use serde_json::json;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 #[derive(clap::Args, Clone, Debug)]
@@ -81,23 +82,24 @@ pub async fn carry_out(
     let started = Instant::now();
     let plan = planned.plan.clone();
     let work = plan.resources.iter().filter(|r| r.action != Action::Unchanged).count();
-    let display = Display::new(work);
+    let display = Arc::new(Display::new(work));
     let interrupt = Interrupt::default();
     let options = Options { parallelism: args.parallelism.into(), timeout: args.timeout, wait: !args.no_wait };
-    let stopper = stop_on_signal(interrupt.clone());
-    let watcher: &dyn Watcher = &display;
+    let stopper = stop_on_signal(interrupt.clone(), display.clone());
+    let watcher: &dyn Watcher = &*display;
     let report = converge(clouds, run, watcher, interrupt, &options, request, planned).await;
     stopper.abort();
+    _ = stopper.await;
     drop(display);
     run.finish().await;
     tell(&plan, &report, started.elapsed(), clouds.calls(), format)
 }
 
 /// The first Ctrl-C or SIGTERM finishes the call in flight, the second one ends at once.
-fn stop_on_signal(interrupt: Interrupt) -> tokio::task::JoinHandle<()> {
+fn stop_on_signal(interrupt: Interrupt, display: Arc<Display>) -> tokio::task::JoinHandle<()> {
     tokio::spawn(async move {
         if signal().await {
-            anstream::eprintln!("\nstopping after the call in flight …");
+            display.say("stopping after the call in flight …");
             interrupt.set();
         }
         if signal().await {

@@ -163,8 +163,11 @@ fn elements(change: &FieldChange) -> Option<(Vec<&Value>, Vec<&Value>)> {
     Some((added, removed))
 }
 
-/// A firewall rule reads as a sentence; anything else as it is.
+/// A firewall rule reads as a sentence, a taint as kubectl writes it; anything else as it is.
 fn element_text(value: &Value) -> String {
+    if let (Some(key), Some(effect)) = (value["key"].as_str(), value["effect"].as_str()) {
+        return harmless_line(&format!("{key}={}:{effect}", value["value"].as_str().unwrap_or_default())).into_owned();
+    }
     let Some(rule) = value.as_object().filter(|o| o.contains_key("protocol")) else { return value_text(value) };
     let part = |name: &str| rule.get(name).and_then(Value::as_str).filter(|s| !s.is_empty());
     let mut words = Vec::new();
@@ -192,7 +195,16 @@ fn value_text(value: &Value) -> String {
         Value::Null => "-".to_owned(),
         Value::String(text) if text.is_empty() => "\"\"".to_owned(),
         Value::String(text) => text.clone(),
+        Value::Array(items) if items.is_empty() => "none".to_owned(),
         Value::Array(items) => items.iter().map(element_text).collect::<Vec<_>>().join(", "),
+        Value::Object(map) => map
+            .iter()
+            .map(|(name, value)| match value {
+                Value::String(text) => format!("{name}={text}"),
+                other => format!("{name}={other}"),
+            })
+            .collect::<Vec<_>>()
+            .join(", "),
         other => other.to_string(),
     };
     let text = harmless_line(&text).into_owned();

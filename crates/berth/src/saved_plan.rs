@@ -24,6 +24,13 @@ pub struct SavedPlan {
     plan: Plan,
 }
 
+/// A saved plan, ready to be carried out.
+pub struct Opened {
+    pub manifests: Vec<Arc<Manifest>>,
+    pub unwanted: Vec<ResourceId>,
+    pub plan: Plan,
+}
+
 #[derive(Serialize, Deserialize)]
 struct Sealed {
     manifest: Value,
@@ -70,7 +77,8 @@ impl SavedPlan {
         Ok(saved)
     }
 
-    pub fn open(self, store: &Store) -> Result<(Vec<Arc<Manifest>>, Vec<ResourceId>, Plan), Failure> {
+    /// With secrets in the clear again.
+    pub fn open(self, store: &Store) -> Result<Opened, Failure> {
         let mut manifests = Vec::with_capacity(self.manifests.len());
         for one in self.manifests {
             let clear = store.open_sealed(one.manifest, &one.sealed)?;
@@ -78,6 +86,6 @@ impl SavedPlan {
                 .map_err(|error| Failure::caused("the plan holds a manifest that cannot be read", &error))?;
             manifests.push(Arc::new(manifest));
         }
-        Ok((manifests, self.unwanted, self.plan))
+        Ok(Opened { manifests, unwanted: self.unwanted, plan: self.plan })
     }
 }

@@ -292,7 +292,7 @@ impl Planner<'_> {
         let Some(observed) = observed else {
             let props = handler.check(props, None).await?;
             planned.op = Some(Op::Create);
-            planned.changes = created(&props);
+            planned.changes = created(handler, &props);
             match state {
                 Some(state) if state.id.is_some() => planned.why = "gone: deleted outside".into(),
                 Some(_) => planned.why = "begun by an earlier run, and not found in the cloud".into(),
@@ -501,16 +501,19 @@ pub(crate) fn in_order(units: &[Unit]) -> Vec<&Unit> {
     order.into_iter().map(|i| &units[i]).collect()
 }
 
-fn created(props: &Props) -> Vec<FieldChange> {
-    props
-        .iter()
-        .filter(|(_, value)| !value.is_null())
-        .map(|(field, value)| FieldChange {
-            field: field.clone(),
-            from: Value::Null,
-            to: value.clone(),
-            takes: Takes::InPlace,
-        })
+/// What a new object will have, in the order of the type's fields. Nothing is said of what is left empty.
+fn created(handler: &dyn Handler, props: &Props) -> Vec<FieldChange> {
+    let is_empty = |value: &Value| match value {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(map) => map.is_empty(),
+        _ => false,
+    };
+    let given = handler.fields().iter().filter_map(|field| Some((field.name, props.get(field.name)?)));
+    given
+        .filter(|(_, value)| !is_empty(value))
+        .map(|(field, value)| FieldChange { field: field.into(), from: Value::Null, to: value.clone(), takes: Takes::InPlace })
         .collect()
 }
 

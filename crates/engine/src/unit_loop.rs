@@ -24,7 +24,7 @@ const SHOWS_UP_WITHIN: Duration = Duration::from_secs(30);
 const USELESS_UPDATES: u32 = 12;
 /// A delete that was accepted is asked for again when the object still looks untouched after this.
 const DELETE_SHOWS_WITHIN: Duration = Duration::from_secs(5);
-const FIRST_PAUSE: Duration = Duration::from_millis(10);
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 pub(crate) struct UnitRun<'a> {
@@ -71,7 +71,7 @@ impl Patience {
 /// How long to wait before looking again: in proportion to how long it has taken already, so that short waits cost
 /// little time and long ones few calls.
 fn pause_after(waited: Duration) -> Duration {
-    (waited / 20).clamp(FIRST_PAUSE, LONGEST_PAUSE)
+    (waited / 12).clamp(FIRST_PAUSE, LONGEST_PAUSE)
 }
 
 impl UnitRun<'_> {

@@ -74,8 +74,10 @@ pub const SAVE_RESOURCE: &str = concat!(
      manifest = CASE WHEN resources.digest = excluded.digest THEN resources.manifest ELSE excluded.manifest END, \
      sealed_paths = CASE WHEN resources.digest = excluded.digest THEN resources.sealed_paths ELSE excluded.sealed_paths END, \
      updated_at = CASE WHEN resources.digest = excluded.digest THEN resources.updated_at ELSE excluded.updated_at END, \
-     digest = excluded.digest, api_version = excluded.api_version, source_file = excluded.source_file, \
-     source_document = excluded.source_document, deleting = FALSE RETURNING ",
+     digest = excluded.digest, api_version = excluded.api_version, \
+     source_file = CASE WHEN excluded.source_file = '' THEN resources.source_file ELSE excluded.source_file END, \
+     source_document = CASE WHEN excluded.source_file = '' THEN resources.source_document ELSE excluded.source_document END, \
+     deleting = FALSE RETURNING ",
     resource_columns!()
 );
 pub const SET_DELETING: &str =

@@ -103,8 +103,8 @@ async fn apply_in(args: &Args, workspace: &Workspace, from: From) -> Outcome {
         From::Manifests { manifests, .. } => (manifests, None),
         From::State(addresses) => (applied(workspace, &addresses).await?, None),
         From::Saved(saved) => {
-            let (manifests, unwanted, plan) = saved.open(&workspace.store)?;
-            (manifests, Some((unwanted, plan)))
+            let opened = saved.open(&workspace.store)?;
+            (opened.manifests, Some((opened.unwanted, opened.plan)))
         }
     };
     let unwanted = promised.as_ref().map(|(ids, _)| ids.clone()).unwrap_or_default();
