@@ -122,6 +122,7 @@ fn tell(plan: &Plan, report: &Report, took: Duration, calls: u64, format: Format
             "done": report.done.iter().map(ToString::to_string).collect::<Vec<_>>(),
             "pending": report.pending.iter().map(ToString::to_string).collect::<Vec<_>>(),
             "failed": report.failed.iter().map(|(id, t)| json!({"resource": id.to_string(), "message": t.message, "help": t.help})).collect::<Vec<_>>(),
+            "left": report.left.iter().map(ToString::to_string).collect::<Vec<_>>(),
             "skipped": report.skipped.iter().map(ToString::to_string).collect::<Vec<_>>(),
             "interrupted": report.interrupted,
             "plan": plan_view::as_json(plan),
@@ -141,11 +142,12 @@ fn tell(plan: &Plan, report: &Report, took: Duration, calls: u64, format: Format
         );
     }
     if report.interrupted {
-        let left: Vec<String> = report.skipped.iter().take(5).map(ToString::to_string).collect();
-        anstream::eprintln!(
-            "interrupted: {} is recorded as it stands. Run the same command to go on.",
-            harmless_line(&left.join(", "))
-        );
+        let left = match report.left.as_slice() {
+            [] => "nothing was left half done".to_owned(),
+            [only] => format!("{only} is still on its way in the cloud, and is recorded"),
+            [first, rest @ ..] => format!("{first} and {} more are still on their way in the cloud, and are recorded", rest.len()),
+        };
+        anstream::eprintln!("interrupted: {}. Run the same command to go on.", harmless_line(&left));
         return Ok(Exit::Failed);
     }
     if !report.failed.is_empty() {

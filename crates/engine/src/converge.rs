@@ -77,6 +77,8 @@ pub struct Report {
     pub pending: Vec<ResourceId>,
     pub failed: Vec<(ResourceId, Trouble)>,
     pub skipped: Vec<ResourceId>,
+    /// Begun, and left on their way because the run was asked to stop.
+    pub left: Vec<ResourceId>,
     pub interrupted: bool,
     /// The state could not be written: nothing more was done.
     pub record: Option<RecordError>,
@@ -235,7 +237,7 @@ pub async fn converge(
                     Stop::Interrupted => {
                         report.interrupted = true;
                         watcher.see(Progress::Skipped { resource: id.clone(), because: "interrupted".into() });
-                        report.skipped.push(id.clone());
+                        report.left.push(id.clone());
                     }
                     Stop::Record(error) => {
                         watcher.see(Progress::Skipped { resource: id.clone(), because: error.to_string() });

@@ -161,9 +161,9 @@ fn how_to(record: &Record, token_needed: bool, of_project: bool) -> String {
          To use it:{berth}\n  \
            berth, anywhere          CIVO_API_URL={civo} CIVO_TOKEN={shown} berth …\n                           \
              DIGITALOCEAN_API_URL={ocean} DIGITALOCEAN_ACCESS_TOKEN={shown} berth …\n  \
-           civo                     echo '{{\"meta\":{{\"url\":\"{civo}\"}}}}' > sandbox.json && CIVO_TOKEN={shown} civo --config sandbox.json …\n  \
+           civo                     echo '{{\"meta\":{{\"url\":\"{civo}\",\"default_region\":\"FRA1\"}}}}' > sandbox.json && CIVO_TOKEN={shown} civo --config sandbox.json …\n  \
            doctl                    doctl --api-url {ocean} --access-token {shown} …\n  \
-           Terraform, OpenTofu      export CIVO_API_URL={civo} CIVO_TOKEN={shown}\n                           \
+           Terraform, OpenTofu      export CIVO_API_URL={civo} CIVO_TOKEN={shown} CIVO_REGION=FRA1\n                           \
              export DIGITALOCEAN_API_URL={ocean} DIGITALOCEAN_ACCESS_TOKEN={shown}\n"
     )
 }
