@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 /// Up to this many resources are read one by one; more are read all at once.
 const FEW: usize = 64;
+/// What the labels and tags that Berth writes begin with, unless `BERTH_LABEL_PREFIX` says otherwise.
 const LABEL_PREFIX: &str = "planton";
 
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -178,7 +179,7 @@ impl Workspace {
         others.sort();
         others.dedup();
         let known = self.known(&ids, &others).await?;
-        Ok((Request { wanted, unwanted, known, label_prefix: LABEL_PREFIX.into() }, accounts.into_clouds()))
+        Ok((Request { wanted, unwanted, known, label_prefix: label_prefix()? }, accounts.into_clouds()))
     }
 }
 
@@ -190,6 +191,17 @@ fn known_resource(stored: &StoredResource) -> Result<KnownResource, Failure> {
         facts: stored.status.facts.clone(),
         settled: settled(stored),
     })
+}
+
+fn label_prefix() -> Result<String, Failure> {
+    let prefix = std::env::var("BERTH_LABEL_PREFIX").unwrap_or_default();
+    let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    match prefix.as_str() {
+        "" => Ok(LABEL_PREFIX.into()),
+        text if text.len() <= 32 && text.starts_with(|c: char| c.is_ascii_lowercase()) && text.chars().all(good) => Ok(prefix),
+        _ => Err(Failure::new("BERTH_LABEL_PREFIX cannot begin a label")
+            .help("use at most 32 lower-case letters, digits and hyphens, starting with a letter")),
+    }
 }
 
 /// Whether what is stored is what was last carried out.

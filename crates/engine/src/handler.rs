@@ -3,6 +3,7 @@
 use crate::unit::*;
 use async_trait::async_trait;
 use berth_model::ResourceId;
+use secrecy::SecretString;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -114,6 +115,11 @@ pub trait Handler: Send + Sync {
     /// The last gate before Ready, asked once the cloud says Ready: secrets to keep, and whether it truly answers.
     async fn ready(&self, _observed: &Observed, _props: &Props) -> Outcome<Readiness> {
         Ok(Readiness::default())
+    }
+
+    /// Secrets that the cloud gives out for a time only, asked for anew; `None` where the kept ones stay good.
+    async fn fresh_secrets(&self, _id: &str) -> Outcome<Option<BTreeMap<String, SecretString>>> {
+        Ok(None)
     }
 
     /// What to tell the user when waiting took too long: what was seen, what to check, what to type.

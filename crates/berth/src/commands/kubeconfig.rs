@@ -5,10 +5,11 @@ use crate::cli::{Threads, block_on};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::kubeconfig_file::{Entry, MergeError, merge};
 use crate::stored;
-use crate::workspace::{WorkspaceArgs, stored_manifest};
+use crate::workspace::{Workspace, WorkspaceArgs, stored_manifest};
 use crate::{output, project};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use berth_engine::handler::Catalog;
 use berth_engine::parents;
 use berth_model::{MAX_FILE_BYTES, ResourceId, registry};
 use berth_store::{Store, StoredResource};
@@ -55,9 +56,9 @@ pub fn run(args: Args) -> Outcome {
     let (id, kubeconfig) = block_on(Threads::One, async {
         let store = stored::open(&args.workspace).await?;
         let stored = stored::one(&store, &args.what, &args.scope).await?;
-        let kubeconfig = kubeconfig_of(&store, &stored, &args.workspace).await?;
+        let kubeconfig = kubeconfig_of(&store, &stored, &args.workspace).await;
         store.close().await;
-        Ok((stored.id, kubeconfig))
+        Ok((stored.id, kubeconfig?))
     })?;
     let text = kubeconfig.expose_secret();
     if args.merge {
@@ -87,6 +88,8 @@ async fn kubeconfig_of(store: &Store, stored: &StoredResource, args: &WorkspaceA
         return Err(Failure::new(format!("{id} is not ready, and has no kubeconfig yet{why}"))
             .help(format!("to wait for it:   {}", stored::command("wait", id, args))));
     };
+    let fresh = fresh(stored, name, args).await;
+    let secret = fresh.as_ref().unwrap_or(secret);
     let damaged = || Failure::new(format!("the kubeconfig that the state keeps of {id} is damaged"));
     let bytes = STANDARD.decode(secret.expose_secret().trim()).map_err(|_| damaged())?;
     let mut text = String::from_utf8(bytes).map_err(|_| damaged())?;
@@ -94,6 +97,29 @@ async fn kubeconfig_of(store: &Store, stored: &StoredResource, args: &WorkspaceA
         text.push('\n');
     }
     Ok(SecretString::from(text))
+}
+
+/// From the cloud, where it gives them out for a time only. What the state keeps has to do when the cloud cannot be asked.
+async fn fresh(stored: &StoredResource, name: &str, args: &WorkspaceArgs) -> Option<SecretString> {
+    let workspace = Workspace::open_existing(args).await.ok()?;
+    let asked = async {
+        let clouds = workspace.clouds().await?;
+        for unit in workspace.store.units_of(&stored.id).await?.iter().filter(|unit| !unit.deposed) {
+            let provider = clouds.provider(&unit.account).await?;
+            if let (Some(handler), Some(object)) = (provider.handler(&unit.unit_type), &unit.id)
+                && let Some(mut secrets) = handler.fresh_secrets(object).await?
+            {
+                return Ok::<_, Failure>(secrets.remove(name));
+            }
+        }
+        Ok(None)
+    };
+    let fresh = asked.await.unwrap_or_else(|failure| {
+        tracing::info!(%failure, "the kubeconfig is the one kept in the state");
+        None
+    });
+    workspace.close().await;
+    fresh
 }
 
 /// Only clusters have one; what belongs to a cluster says which.

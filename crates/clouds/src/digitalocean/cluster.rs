@@ -275,14 +275,23 @@ impl Handler for ClusterHandler {
             let nodes = if scaled { count.min(1) } else { count };
             readiness.waiting_for = kube_api::waiting_for(&self.client, &kubeconfig, nodes).await?;
         }
-        let encoded = SecretString::from(STANDARD.encode(kubeconfig.expose_secret()));
-        readiness.secrets = BTreeMap::from([("kubeconfig".to_owned(), encoded)]);
+        readiness.secrets = as_secrets(&kubeconfig);
         Ok(readiness)
+    }
+
+    /// A kubeconfig's token lasts for about a week.
+    async fn fresh_secrets(&self, id: &str) -> Outcome<Option<BTreeMap<String, SecretString>>> {
+        Ok(Some(as_secrets(&self.client.kubeconfig(id).await?)))
     }
 
     fn overdue(&self, id: &str, waiting_for: &str) -> Vec<String> {
         cluster_overdue(id, waiting_for)
     }
+}
+
+fn as_secrets(kubeconfig: &SecretString) -> BTreeMap<String, SecretString> {
+    let encoded = SecretString::from(STANDARD.encode(kubeconfig.expose_secret()));
+    BTreeMap::from([("kubeconfig".to_owned(), encoded)])
 }
 
 impl ClusterHandler {
