@@ -11,6 +11,9 @@ use rand::{Rng, SeedableRng};
 use crate::http::{CloudName, Effects, Refusal, mutating};
 use crate::rule::{Action, Methods, Rule, When};
 
+/// Where the clusters' Kubernetes APIs are.
+const CLUSTERS: &str = "/clusters/";
+
 /// What is to become of one call.
 #[derive(Debug, Default, PartialEq)]
 pub struct Verdict {
@@ -113,6 +116,13 @@ impl Faults {
         verdict
     }
 
+    /// Decides one call to a cluster's Kubernetes API, `/clusters/ID/…`. Calls that no rule is for are not counted: they must
+    /// not move the dice of those that are.
+    pub fn judge_cluster(&self, cloud: CloudName, method: &Method, path: &str) -> Verdict {
+        let any = self.lock().iter().any(|live| is_for_clusters(&live.rule));
+        if any { self.judge(cloud, method, path) } else { Verdict::default() }
+    }
+
     /// The same seed and call number always give the same dice, whatever came before.
     fn rng(&self, call: u64, rule: u64) -> SmallRng {
         SmallRng::seed_from_u64(self.seed ^ call.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ (rule << 56))
@@ -136,7 +146,15 @@ fn any_failure(rng: &mut SmallRng) -> Outcome {
     }
 }
 
+/// Only a rule that says so is for the clusters' own APIs: all others are for the clouds'.
+fn is_for_clusters(rule: &Rule) -> bool {
+    rule.path.as_deref().is_some_and(|path| path.starts_with(CLUSTERS))
+}
+
 fn matches(rule: &Rule, cloud: CloudName, method: &Method, path: &str) -> bool {
+    if path.starts_with(CLUSTERS) != is_for_clusters(rule) {
+        return false;
+    }
     let method_fits = match &rule.methods {
         Methods::Any => true,
         Methods::Mutating => mutating(method),
@@ -226,5 +244,17 @@ mod tests {
         let f = faults(&["digitalocean 500"]);
         assert_eq!(f.judge(CloudName::Civo, &Method::GET, "/").outcome, Outcome::Pass);
         assert_ne!(f.judge(CloudName::DigitalOcean, &Method::GET, "/").outcome, Outcome::Pass);
+    }
+
+    #[test]
+    fn only_rules_with_their_path_are_for_clusters() {
+        let faults = faults(&["mutating 503", "mutating /clusters/** hold-before nth=2"]);
+        let outcome =
+            |method: Method| faults.judge_cluster(CloudName::Civo, &method, "/clusters/x/api/v1/pods").outcome;
+        assert_eq!(outcome(Method::GET), Outcome::Pass);
+        assert_eq!(outcome(Method::PATCH), Outcome::Pass);
+        assert_eq!(outcome(Method::PATCH), Outcome::HoldBefore);
+        let cloud = faults.judge(CloudName::Civo, &Method::POST, "/v2/networks").outcome;
+        assert_eq!(cloud, Outcome::Refuse(Refusal::Injected { status: 503, retry_after: None }));
     }
 }

@@ -36,7 +36,7 @@ pub struct Server {
 /// Returned by the service to make hyper close the connection without a word.
 #[derive(Debug, thiserror::Error)]
 #[error("connection dropped by a fault rule")]
-struct Dropped;
+pub(crate) struct Dropped;
 
 struct Port {
     cloud: Arc<dyn Cloud>,

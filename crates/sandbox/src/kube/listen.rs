@@ -23,7 +23,9 @@ use tokio_rustls::TlsAcceptor;
 use super::api::{self, Ask, Given};
 use super::status::{self, Refused};
 use super::{Clusters, identity, watch};
+use crate::faults::Outcome;
 use crate::http::parse_query;
+use crate::server::Dropped;
 
 const MAX_CONNECTIONS: usize = 4096;
 /// The API server's own limit.
@@ -81,7 +83,7 @@ async fn serve(stream: TcpStream, tls: TlsAcceptor, clusters: Arc<Clusters>) {
     let caller = Arc::new(Caller { certified, named });
     let service = service_fn(move |request| {
         let (clusters, caller) = (clusters.clone(), caller.clone());
-        async move { Ok::<Wire, Infallible>(answer(clusters, &caller, request).await) }
+        async move { answer(clusters, &caller, request).await }
     });
     let mut builder = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
@@ -91,7 +93,20 @@ async fn serve(stream: TcpStream, tls: TlsAcceptor, clusters: Arc<Clusters>) {
     }
 }
 
-async fn answer(clusters: Arc<Clusters>, caller: &Caller, request: Request<Incoming>) -> Wire {
+/// Why a call gets no ordinary answer.
+enum Ending {
+    Refused(Refused),
+    /// A fault: the connection is closed without an answer.
+    Dropped,
+}
+
+impl From<Refused> for Ending {
+    fn from(refused: Refused) -> Ending {
+        Ending::Refused(refused)
+    }
+}
+
+async fn answer(clusters: Arc<Clusters>, caller: &Caller, request: Request<Incoming>) -> Result<Wire, Dropped> {
     let method = request.method().clone();
     let path = request.uri().path().to_owned();
     let wire = match respond(&clusters, caller, request).await {
@@ -99,13 +114,14 @@ async fn answer(clusters: Arc<Clusters>, caller: &Caller, request: Request<Incom
         Ok(Given::Text(code, text)) => plain(code, text),
         Ok(Given::Raw(content_type, bytes)) => build(200, content_type, Full::new(Bytes::from(bytes)).boxed_unsync()),
         Ok(Given::Watch(watched)) => stream(clusters, watched),
-        Err(refused) => refuse(&refused),
+        Err(Ending::Refused(refused)) => refuse(&refused),
+        Err(Ending::Dropped) => return Err(Dropped),
     };
     tracing::debug!(%method, path, status = wire.status().as_u16(), "cluster call");
-    wire
+    Ok(wire)
 }
 
-async fn respond(clusters: &Arc<Clusters>, caller: &Caller, request: Request<Incoming>) -> Result<Given, Refused> {
+async fn respond(clusters: &Arc<Clusters>, caller: &Caller, request: Request<Incoming>) -> Result<Given, Ending> {
     let (head, body) = request.into_parts();
     let segments: Vec<String> = head
         .uri
@@ -126,14 +142,14 @@ async fn respond(clusters: &Arc<Clusters>, caller: &Caller, request: Request<Inc
         }
     };
     if !caller.certified && token != clusters.identity.token(id) {
-        return Err(status::unauthorized());
+        return Err(status::unauthorized().into());
     }
     let Some(view) = clusters.world.cluster_view(id) else {
         clusters.forget(id);
-        return Err(status::no_such_cluster(id));
+        return Err(status::no_such_cluster(id).into());
     };
     if !view.api_up {
-        return Err(status::unavailable());
+        return Err(status::unavailable().into());
     }
     let body = read(body).await?;
     let ask = Ask {
@@ -148,12 +164,38 @@ async fn respond(clusters: &Arc<Clusters>, caller: &Caller, request: Request<Inc
         token: clusters.identity.token(id),
         certified: caller.certified,
     };
-    match api::fixed(&ask) {
+    let handle = || match api::fixed(&ask) {
         Some(answer) => answer,
         None if ask.only_looks() => {
             clusters.look(&view, ask.only_nodes(), |objects, now| api::resource(&ask, objects, now))
         }
         None => clusters.with(&view, |objects, now| api::resource(&ask, objects, now)),
+    };
+    let path = format!("/clusters/{id}/{}", ask.path.join("/"));
+    let verdict = clusters.world.faults().judge_cluster(view.cloud, ask.method, &path);
+    tokio::time::sleep(verdict.delay).await;
+    // Held calls end when their client goes away or the sandbox stops: both drop this future.
+    let hold = async || {
+        let _held = clusters.world.traffic(view.cloud).hold();
+        std::future::pending::<()>().await;
+    };
+    match verdict.outcome {
+        Outcome::Pass => Ok(handle()?),
+        Outcome::Refuse(refusal) => Err(status::fault(&refusal).into()),
+        Outcome::DropBefore => Err(Ending::Dropped),
+        Outcome::DropAfter => {
+            handle()?;
+            Err(Ending::Dropped)
+        }
+        Outcome::HoldBefore => {
+            hold().await;
+            Err(Ending::Dropped)
+        }
+        Outcome::HoldAfter => {
+            handle()?;
+            hold().await;
+            Err(Ending::Dropped)
+        }
     }
 }
 

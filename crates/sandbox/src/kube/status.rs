@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::types::ResourceType;
+use crate::http::Refusal;
 
 /// A request that the API server turns down.
 #[derive(Debug, Clone, PartialEq)]
@@ -34,6 +35,11 @@ fn about(resource: &ResourceType, name: &str) -> Value {
 
 pub fn unauthorized() -> Refused {
     refused(401, "Unauthorized", "Unauthorized".into(), Value::Null)
+}
+
+/// What a fault rule asked for.
+pub fn fault(refusal: &Refusal) -> Refused {
+    refused(refusal.status(), "InternalError", refusal.to_string(), Value::Null)
 }
 
 /// What a control plane that is still being built, or going away, answers.
