@@ -300,12 +300,13 @@ impl AutoscalerHandler {
         Err(Trouble { class: Class::Retry { after: None }, ..trouble })
     }
 
+    /// The Deployment goes last: as long as it is there, a removal that was cut short is seen and gone on with. Otherwise the
+    /// secret with the account's token could stay behind.
     async fn remove(&self, kube: &Kube) -> Outcome<()> {
-        kube.delete(&deployment_path()).await?;
         for (path, _) in companions(Value::Null).iter().rev() {
             kube.delete(path).await?;
         }
-        Ok(())
+        kube.delete(&deployment_path()).await
     }
 
     async fn look(&self, region: &str, cluster: &str, owner: &str) -> Outcome<Option<Observed>> {
