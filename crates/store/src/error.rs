@@ -1,5 +1,6 @@
 //! What can go wrong with the state, each with its place; the cure is kept apart in [`StoreError::help`].
 
+use crate::location::{Kind, Location};
 use crate::lock::Holder;
 use std::path::PathBuf;
 
@@ -9,26 +10,32 @@ pub enum StoreError {
     #[error("cannot {doing} {path}")]
     File { doing: &'static str, path: PathBuf, source: std::io::Error },
     /// Only looking was asked for, and there is nothing to look at.
-    #[error("there is no state at {path}")]
-    Missing { path: PathBuf },
+    #[error("there is no state at {state}")]
+    Missing { state: String },
+    /// What was given as `sqlite:…` or `postgres://…` is neither.
+    #[error("the database's address cannot be used: {cause}")]
+    Address { cause: String },
     /// The file is there, and SQLite cannot open it.
-    #[error("cannot open the state {path}")]
-    Open { path: PathBuf, source: sqlx::Error },
-    #[error("{path} is not a state of Berth's")]
-    Foreign { path: PathBuf },
-    #[error("the state {path} has schema {found}, and this berth knows schemas up to {known}")]
-    Newer { path: PathBuf, found: i64, known: i64 },
+    #[error("cannot open the state {state}")]
+    Open { state: String, source: sqlx::Error },
+    /// The PostgreSQL server does not answer, or does not let us in.
+    #[error("cannot connect to {state}")]
+    Connect { state: String, source: sqlx::Error },
+    #[error("{state} is not a state of Berth's")]
+    Foreign { state: String },
+    #[error("the state {state} has schema {found}, and this berth knows schemas up to {known}")]
+    Newer { state: String, found: i64, known: i64 },
     /// Another run has the right to write.
-    #[error("the state {path} is in use by {holder}")]
-    Locked { path: PathBuf, holder: Holder },
+    #[error("the state {state} is in use by {holder}")]
+    Locked { state: String, holder: Holder },
     /// The key was given and is not one, or cannot be read or kept.
     #[error("the encryption key from {place} cannot be used: {cause}")]
     Key { place: String, cause: String },
     /// The state is sealed and the place where its key should be is empty.
-    #[error("the state {path} is encrypted, and its key is not at {place}")]
-    KeyMissing { path: PathBuf, place: String },
-    #[error("the key from {place} is not the one that {path} is encrypted with")]
-    WrongKey { path: PathBuf, place: String },
+    #[error("the state {state} is encrypted, and its key is not at {place}")]
+    KeyMissing { state: String, place: String },
+    #[error("the key from {place} is not the one that {state} is encrypted with")]
+    WrongKey { state: String, place: String },
     /// A sealed value does not open where it stands: it was moved or damaged.
     #[error("a secret of {of} cannot be decrypted: it was moved or damaged")]
     Sealed { of: String },
@@ -45,6 +52,9 @@ pub enum StoreError {
     Fenced,
     #[error("this run has ended")]
     Ended,
+    /// The connection to the database broke. For a run it is the end: the right to write went with it.
+    #[error("the connection to the database broke: {0}")]
+    Lost(String),
     /// A query failed for reasons of the disk or the database.
     #[error("cannot read or write the state: {0}")]
     Database(String),
@@ -52,11 +62,42 @@ pub enum StoreError {
 
 impl From<sqlx::Error> for StoreError {
     fn from(error: sqlx::Error) -> Self {
-        Self::Database(error.to_string())
+        if broken(&error) { Self::Lost(error.to_string()) } else { Self::Database(error.to_string()) }
+    }
+}
+
+/// Whether nothing more can be said on this connection.
+fn broken(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::Protocol(_) | sqlx::Error::WorkerCrashed => true,
+        // Connection exceptions, a server that stops or starts, and one that would wait no longer for us.
+        sqlx::Error::Database(error) => error
+            .code()
+            .is_some_and(|code| code.len() == 5 && ["08", "57P", "25P03", "25P04"].iter().any(|c| code.starts_with(c))),
+        _ => false,
     }
 }
 
 impl StoreError {
+    pub(crate) fn open(location: &Location, source: sqlx::Error) -> Self {
+        let state = location.to_string();
+        match location.0 {
+            Kind::Sqlite(_) => Self::Open { state, source },
+            Kind::Postgres(_) => Self::Connect { state, source },
+        }
+    }
+
+    /// The same again, for each of many that share a fate.
+    pub(crate) fn again(&self) -> Self {
+        match self {
+            Self::Fenced => Self::Fenced,
+            Self::Ended => Self::Ended,
+            Self::Lost(cause) => Self::Lost(cause.clone()),
+            Self::Database(cause) => Self::Database(cause.clone()),
+            other => Self::Database(other.to_string()),
+        }
+    }
+
     /// What to check and what to type.
     pub fn help(&self) -> Vec<String> {
         let lines: &[&str] = match self {
@@ -65,6 +106,12 @@ impl StoreError {
             }
             Self::Missing { .. } => &["apply something first, or choose another state with `--state FILE`"],
             Self::Foreign { .. } => &["choose another file with `--state FILE`"],
+            Self::Address { .. } => &["write `sqlite:PATH` or `postgres://USER:PASSWORD@HOST:PORT/DATABASE`"],
+            Self::Connect { .. } => &[
+                "check that the server runs and can be reached, and that the database, user and password are right",
+                "a server elsewhere must prove who it is: add `sslrootcert=FILE` for a certificate authority of your own, \
+                 or `sslmode=require` or `disable` where the network is trusted",
+            ],
             Self::Newer { .. } => &["use the berth that wrote it, or a newer one"],
             Self::Locked { .. } => &["wait until it is done; the lock is freed by itself when that process ends"],
             Self::Key { .. } => &["a key is 32 bytes in base64 or hex: make one with `openssl rand -base64 32`"],
@@ -74,7 +121,13 @@ impl StoreError {
             ],
             Self::Sealed { .. } | Self::Corrupt { .. } => &["restore the state from a backup"],
             Self::Fenced => &["wait until the other run is done, then run the same command again"],
-            Self::Database(_) => &["check that the disk has room and works, then run the same command again"],
+            Self::Lost(_) => {
+                &["check that the database server runs and can be reached, then run the same command again"]
+            }
+            Self::Database(_) => &[
+                "check that the disk has room and works, and that the database lets its user read, write and make tables; \
+                 then run the same command again",
+            ],
             Self::TooLarge { .. } | Self::Unknown { .. } | Self::NotOpen { .. } | Self::Ended => &[],
         };
         lines.iter().map(|line| (*line).to_owned()).collect()

@@ -1,11 +1,14 @@
-//! What Berth remembers: resources, units, journal, events and secrets, in one SQLite file.
+//! What Berth remembers: resources, units, journal, events and secrets, in one SQLite file or in a schema of a
+//! PostgreSQL database.
 //!
 //! Anyone may read at any time. Writing needs a [`Run`]: an exclusive lock, and a fence that each write checks in its own
 //! transaction. Every write is on disk before its call returns. Secrets are sealed before they reach the database.
 
+mod db;
 mod error;
 mod files;
 mod key;
+mod location;
 mod lock;
 mod place;
 mod rows;
@@ -18,6 +21,7 @@ mod writer;
 
 pub use error::StoreError;
 pub use key::KeySource;
+pub use location::Location;
 pub use lock::Holder;
 pub use place::default_path;
 pub use rows::{Entries, Event, Filter, HistoryChange, HistoryLine, JournalEntry, Source, StoredResource};

@@ -1,7 +1,10 @@
-//! The exclusive right to write: a lock of the operating system's, which is freed when its process ends, however it ends.
+//! The exclusive right to write, which ends when its process ends, however it ends: beside a file a lock of the operating
+//! system's, in PostgreSQL an advisory lock that the server keeps for as long as the connection lasts.
 
+use crate::db::{Connection, Query};
 use crate::error::StoreError;
-use crate::files;
+use crate::location::{Kind, Location};
+use crate::{files, sql};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -13,37 +16,113 @@ use std::path::{Path, PathBuf};
 const HOLDER_BYTES_MAX: u64 = 4096;
 const COMMAND_CHARS_MAX: usize = 500;
 
-/// Who has the right to write, as its lock file says.
+/// Who has the right to write, by their own word.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holder {
     pub pid: Option<u32>,
+    /// The machine, where the state can be used from several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
     pub command: String,
     pub since: Option<Timestamp>,
+}
+
+impl Holder {
+    fn this(command: &str, host: Option<String>) -> Self {
+        let command = command.chars().take(COMMAND_CHARS_MAX).collect();
+        Self { pid: Some(std::process::id()), host, command, since: Some(Timestamp::now()) }
+    }
+
+    fn line(&self) -> std::io::Result<String> {
+        serde_json::to_string(self).map_err(std::io::Error::other)
+    }
 }
 
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (Some(pid), Some(since)) = (self.pid, self.since) else { return f.write_str("another process") };
         let since = since.round(jiff::Unit::Second).unwrap_or(since);
-        write!(f, "`{}` (process {pid}) since {since}", self.command)
+        match &self.host {
+            Some(host) => write!(f, "`{}` (process {pid} on {host}) since {since}", self.command),
+            None => write!(f, "`{}` (process {pid}) since {since}", self.command),
+        }
     }
 }
 
+/// The right to write.
+pub(crate) enum Lock {
+    File(FileLock),
+    /// Held by the connection; who holds it is a row, which counts for nothing but the message.
+    Session {
+        holder: String,
+    },
+}
+
+impl Lock {
+    /// The lock, and the connection to write by.
+    pub async fn take(location: &Location, command: &str) -> Result<(Connection, Self), StoreError> {
+        if let Kind::Sqlite(path) = &location.0 {
+            let lock = FileLock::take(path, command)?;
+            return Ok((Connection::open(location).await?, Self::File(lock)));
+        }
+        let mut connection = Connection::open(location).await?;
+        if !Query::new(sql::POSTGRES_RUN_LOCK).fetch_one(&mut connection).await?.get::<bool>(0)? {
+            let row = Query::new(sql::HOLDER).fetch_optional(&mut connection).await?;
+            let line: String = row.map(|row| row.get(0)).transpose()?.unwrap_or_default();
+            let holder = serde_json::from_str(&line).unwrap_or_default();
+            return Err(StoreError::Locked { state: location.to_string(), holder });
+        }
+        Query::new(sql::POSTGRES_DURABLE).fetch_optional(&mut connection).await?;
+        let line = Holder::this(command, host()).line();
+        Ok((connection, Self::Session { holder: line.map_err(|error| StoreError::Database(error.to_string()))? }))
+    }
+
+    /// Writes down who has it, for whoever comes second.
+    pub async fn sign(&self, connection: &mut Connection) -> Result<(), StoreError> {
+        if let Self::Session { holder } = self {
+            Query::new(sql::SET_HOLDER).bind(holder).execute(connection).await?;
+        }
+        Ok(())
+    }
+
+    /// Closes the connection and frees the lock; both are done when it returns.
+    pub async fn release(self, mut connection: Connection) -> Result<(), StoreError> {
+        let file = match self {
+            Self::File(file) => Some(file),
+            Self::Session { holder } => {
+                Query::new(sql::CLEAR_HOLDER).bind(&holder).execute(&mut connection).await?;
+                // Closing frees it too, but a little later.
+                connection.run(sql::POSTGRES_RUN_UNLOCK).await?;
+                None
+            }
+        };
+        let closed = connection.close().await;
+        drop(file);
+        closed
+    }
+}
+
+fn host() -> Option<String> {
+    #[cfg(unix)]
+    return Some(rustix::system::uname().nodename().to_string_lossy().into_owned());
+    #[cfg(not(unix))]
+    std::env::var("COMPUTERNAME").ok()
+}
+
 /// Held until it is dropped.
-#[derive(Debug)]
-pub(crate) struct Lock {
+pub(crate) struct FileLock {
     file: File,
 }
 
 /// `state.db` → `state.db.lock`.
-pub(crate) fn lock_path(state: &Path) -> PathBuf {
+fn lock_path(state: &Path) -> PathBuf {
     let mut name = state.as_os_str().to_owned();
     name.push(".lock");
     name.into()
 }
 
-impl Lock {
-    pub fn take(state: &Path, command: &str) -> Result<Self, StoreError> {
+impl FileLock {
+    fn take(state: &Path, command: &str) -> Result<Self, StoreError> {
         let path = lock_path(state);
         let failed = |doing| {
             let path = path.clone();
@@ -54,29 +133,24 @@ impl Lock {
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                return Err(StoreError::Locked { path: state.into(), holder: read_holder(&file) });
+                return Err(StoreError::Locked { state: state.display().to_string(), holder: read_holder(&file) });
             }
             Err(TryLockError::Error(error)) => return Err(failed("lock")(error)),
         }
-        let holder = Holder {
-            pid: Some(std::process::id()),
-            command: command.chars().take(COMMAND_CHARS_MAX).collect(),
-            since: Some(Timestamp::now()),
-        };
         let mut lock = Self { file };
-        lock.write_holder(&holder).map_err(failed("write the lock file"))?;
+        lock.write_holder(&Holder::this(command, None)).map_err(failed("write the lock file"))?;
         Ok(lock)
     }
 
     fn write_holder(&mut self, holder: &Holder) -> std::io::Result<()> {
-        let line = serde_json::to_string(holder).map_err(std::io::Error::other)?;
+        let line = holder.line()?;
         self.file.set_len(0)?;
         self.file.rewind()?;
         self.file.write_all(line.as_bytes())
     }
 }
 
-impl Drop for Lock {
+impl Drop for FileLock {
     fn drop(&mut self) {
         // The file stays: removing it would let two processes lock two files of the same name.
         let _ = self.file.set_len(0);

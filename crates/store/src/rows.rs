@@ -1,5 +1,6 @@
 //! What the state gives back, and how rows become it.
 
+use crate::db::Row;
 use crate::error::StoreError;
 use berth_engine::record::Status;
 use berth_engine::unit::{Props, UnitState};
@@ -7,8 +8,6 @@ use berth_model::ResourceId;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use sqlx::Row;
-use sqlx::sqlite::SqliteRow;
 use std::collections::BTreeMap;
 
 /// Where a manifest came from.
@@ -134,100 +133,105 @@ fn time(micros: i64) -> Result<Timestamp, StoreError> {
         .map_err(|error| StoreError::Corrupt { of: "a time".into(), cause: error.to_string() })
 }
 
-pub(crate) fn id_at(row: &SqliteRow, first: usize) -> Result<ResourceId, StoreError> {
+/// Numbers are stored as 64 bits: PostgreSQL has none without a sign.
+fn number(stored: i64) -> u32 {
+    u32::try_from(stored).unwrap_or(u32::MAX)
+}
+
+pub(crate) fn id_at(row: &Row, first: usize) -> Result<ResourceId, StoreError> {
     Ok(ResourceId {
-        kind: row.try_get(first)?,
-        name: row.try_get(first + 1)?,
-        org: row.try_get(first + 2)?,
-        env: row.try_get(first + 3)?,
+        kind: row.get(first)?,
+        name: row.get(first + 1)?,
+        org: row.get(first + 2)?,
+        env: row.get(first + 3)?,
     })
 }
 
 /// Columns by number, in the order of `sql::resource_columns`: looking names up costs more than decoding.
-pub(crate) fn resource(row: &SqliteRow) -> Result<StoredResource, StoreError> {
+pub(crate) fn resource(row: &Row) -> Result<StoredResource, StoreError> {
     let id = id_at(row, 0)?;
-    let names: String = row.try_get(19)?;
+    let names: String = row.get(19)?;
     let status = Status {
-        state: row.try_get(13)?,
-        message: row.try_get(14)?,
-        outputs: props(row.try_get(15)?, &id)?,
+        state: row.get(13)?,
+        message: row.get(14)?,
+        outputs: props(row.get(15)?, &id)?,
         secrets: BTreeMap::new(),
-        facts: props(row.try_get(16)?, &id)?,
-        observed_generation: row.try_get(17)?,
+        facts: props(row.get(16)?, &id)?,
+        observed_generation: row.get(17)?,
     };
     Ok(StoredResource {
-        api_version: row.try_get(4)?,
-        manifest: row.try_get(5)?,
-        sealed_paths: row.try_get(6)?,
-        generation: row.try_get(7)?,
-        created_at: time(row.try_get(8)?)?,
-        updated_at: time(row.try_get(9)?)?,
-        source: Source { file: row.try_get(10)?, document: row.try_get(11)? },
-        deleting: row.try_get(12)?,
+        api_version: row.get(4)?,
+        manifest: row.get(5)?,
+        sealed_paths: row.get(6)?,
+        generation: row.get(7)?,
+        created_at: time(row.get(8)?)?,
+        updated_at: time(row.get(9)?)?,
+        source: Source { file: row.get(10)?, document: number(row.get(11)?) },
+        deleting: row.get(12)?,
         status,
-        status_at: row.try_get::<Option<i64>, _>(18)?.map(time).transpose()?,
+        status_at: row.get::<Option<i64>>(18)?.map(time).transpose()?,
         secret_names: if names.is_empty() { Vec::new() } else { parse(&names, || id.to_string())? },
         id,
     })
 }
 
 /// Columns in the order of `sql::units_from`. Secrets stay behind.
-pub(crate) fn unit(row: &SqliteRow) -> Result<UnitState, StoreError> {
+pub(crate) fn unit(row: &Row) -> Result<UnitState, StoreError> {
     let resource = id_at(row, 0)?;
     Ok(UnitState {
-        key: row.try_get(4)?,
-        token: row.try_get(5)?,
-        unit_type: row.try_get(6)?,
-        scope: row.try_get(7)?,
-        account: row.try_get(8)?,
-        id: row.try_get(9)?,
-        deposed: row.try_get(10)?,
-        ready: row.try_get(11)?,
-        updated_at: time(row.try_get(13)?)?,
-        props: props(row.try_get(14)?, &resource)?,
-        outputs: props(row.try_get(15)?, &resource)?,
+        key: row.get(4)?,
+        token: row.get(5)?,
+        unit_type: row.get(6)?,
+        scope: row.get(7)?,
+        account: row.get(8)?,
+        id: row.get(9)?,
+        deposed: row.get(10)?,
+        ready: row.get(11)?,
+        updated_at: time(row.get(13)?)?,
+        props: props(row.get(14)?, &resource)?,
+        outputs: props(row.get(15)?, &resource)?,
         secrets: BTreeMap::new(),
         resource,
     })
 }
 
-pub(crate) fn journal_entry(row: &SqliteRow) -> Result<JournalEntry, StoreError> {
+pub(crate) fn journal_entry(row: &Row) -> Result<JournalEntry, StoreError> {
     Ok(JournalEntry {
-        id: row.try_get(0)?,
-        fence: row.try_get(1)?,
+        id: row.get(0)?,
+        fence: row.get(1)?,
         resource: id_at(row, 2)?,
-        unit: row.try_get(6)?,
-        token: row.try_get(7)?,
-        op: row.try_get(8)?,
-        what: row.try_get(9)?,
-        started_at: time(row.try_get(10)?)?,
-        ended_at: row.try_get::<Option<i64>, _>(11)?.map(time).transpose()?,
-        outcome: row.try_get(12)?,
-        detail: row.try_get(13)?,
+        unit: row.get(6)?,
+        token: row.get(7)?,
+        op: row.get(8)?,
+        what: row.get(9)?,
+        started_at: time(row.get(10)?)?,
+        ended_at: row.get::<Option<i64>>(11)?.map(time).transpose()?,
+        outcome: row.get(12)?,
+        detail: row.get(13)?,
     })
 }
 
-pub(crate) fn event(row: &SqliteRow) -> Result<Event, StoreError> {
+pub(crate) fn event(row: &Row) -> Result<Event, StoreError> {
     Ok(Event {
-        id: row.try_get(0)?,
-        at: time(row.try_get(1)?)?,
+        id: row.get(0)?,
+        at: time(row.get(1)?)?,
         resource: id_at(row, 2)?,
-        what: row.try_get(6)?,
-        detail: row.try_get(7)?,
+        what: row.get(6)?,
+        detail: row.get(7)?,
     })
 }
 
-pub(crate) fn history_line(row: &SqliteRow) -> Result<HistoryLine, StoreError> {
-    let op: String = row.try_get(3)?;
+pub(crate) fn history_line(row: &Row) -> Result<HistoryLine, StoreError> {
+    let op: String = row.get(3)?;
     let change = if op.is_empty() {
         None
     } else {
         Some(HistoryChange {
             op,
-            unit: row.try_get(4)?,
-            outcome: row.try_get(5)?,
-            ended_at: row.try_get::<Option<i64>, _>(6)?.map(time).transpose()?,
+            unit: row.get(4)?,
+            outcome: row.get(5)?,
+            ended_at: row.get::<Option<i64>>(6)?.map(time).transpose()?,
         })
     };
-    Ok(HistoryLine { at: time(row.try_get(0)?)?, what: row.try_get(1)?, detail: row.try_get(2)?, change })
+    Ok(HistoryLine { at: time(row.get(0)?)?, what: row.get(1)?, detail: row.get(2)?, change })
 }

@@ -1,20 +1,19 @@
 //! The exclusive right to write, as converge uses it.
 
+use crate::db::{Connection, Query};
 use crate::error::StoreError;
 use crate::lock::Lock;
 use crate::rows::{Source, StoredResource};
 use crate::seal::{Place, Sealer};
+use crate::sql;
 use crate::store::Store;
 use crate::writer::{After, Answer, ResourceRow, StatusRow, UnitRow, Write, Writer};
-use crate::{schema, sql};
 use async_trait::async_trait;
 use berth_engine::record::{Closing, EntryId, Intent, RecordError, Recorder, Status};
 use berth_engine::unit::{Op, Props, UnitState};
 use berth_model::{Manifest, ResourceId};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
-use sqlx::sqlite::SqliteConnection;
-use sqlx::{ConnectOptions, Executor};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use zeroize::Zeroizing;
@@ -113,14 +112,11 @@ fn differing_texts(one: &Value, other: &Value, at: &mut String, found: &mut Vec<
 
 impl Run {
     pub(crate) async fn begin(store: &Store, what: &str) -> Result<Self, StoreError> {
-        let lock = Lock::take(store.path(), what)?;
-        let mut connection = schema::connect_options(store.path())
-            .connect()
-            .await
-            .map_err(|source| StoreError::Open { path: store.path().into(), source })?;
-        connection.execute("BEGIN IMMEDIATE").await?;
+        let (mut connection, lock) = Lock::take(store.location(), what).await?;
+        connection.run(connection.dialect().begin).await?;
+        lock.sign(&mut connection).await?;
         let (fence, leftovers) = raise_fence(&mut connection).await?;
-        connection.execute("COMMIT").await?;
+        connection.run("COMMIT").await?;
         let writer = Writer::start(connection, fence, leftovers, lock);
         Ok(Self { writer, sealer: store.sealer().clone(), fence })
     }
@@ -229,11 +225,11 @@ impl Run {
 }
 
 /// Its rollback on error is the connection's drop.
-async fn raise_fence(connection: &mut SqliteConnection) -> Result<(i64, bool), StoreError> {
-    let fence: i64 = sqlx::query_scalar(sql::NEXT_FENCE).fetch_one(&mut *connection).await?;
-    sqlx::query(sql::PRUNE_JOURNAL).bind(KEPT_MAX).execute(&mut *connection).await?;
-    sqlx::query(sql::PRUNE_EVENTS).bind(KEPT_MAX).execute(&mut *connection).await?;
-    let open: i64 = sqlx::query_scalar(sql::COUNT_OPEN).fetch_one(&mut *connection).await?;
+async fn raise_fence(connection: &mut Connection) -> Result<(i64, bool), StoreError> {
+    let fence = Query::new(sql::NEXT_FENCE).fetch_one(connection).await?.get(0)?;
+    Query::new(sql::PRUNE_JOURNAL).bind(KEPT_MAX).execute(connection).await?;
+    Query::new(sql::PRUNE_EVENTS).bind(KEPT_MAX).execute(connection).await?;
+    let open: i64 = Query::new(sql::COUNT_OPEN).fetch_one(connection).await?.get(0)?;
     Ok((fence, open > 0))
 }
 
@@ -331,6 +327,10 @@ fn too_large(what: &str, bytes: usize, limit: usize) -> StoreError {
 }
 
 fn cut(mut text: String) -> String {
+    // PostgreSQL keeps none in a text.
+    if text.contains('\0') {
+        text = text.replace('\0', "\u{fffd}");
+    }
     if text.len() > TEXT_BYTES_MAX {
         let end = (0..=TEXT_BYTES_MAX).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
         text.truncate(end);
@@ -361,5 +361,6 @@ mod tests {
         assert_eq!(cut("short".into()), "short");
         let long = cut("ü".repeat(TEXT_BYTES_MAX));
         assert!(long.len() <= TEXT_BYTES_MAX && long.ends_with('ü'));
+        assert_eq!(cut("a\0b".into()), "a\u{fffd}b");
     }
 }

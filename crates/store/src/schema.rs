@@ -1,103 +1,108 @@
-//! Opening the database file, and bringing its schema up to date.
+//! Bringing the schema up to date, and refusing what is not Berth's or is newer.
 
+use crate::db::{Connection, Query};
 use crate::error::StoreError;
-use crate::{files, sql};
-use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteSynchronous};
-use sqlx::{ConnectOptions, Executor, Row};
-use std::path::Path;
-use std::time::Duration;
+use crate::location::Location;
+use crate::sql;
 
-/// How long a statement waits for another connection's transaction.
-const BUSY_SECONDS: u64 = 10;
-
-/// Marks the file as Berth's: "Brth".
+/// Marks a file of SQLite's as Berth's: "Brth". PostgreSQL has a table for it.
 const APPLICATION_ID: i64 = 0x4272_7468;
 
+struct Migration {
+    sqlite: &'static str,
+    postgres: &'static str,
+}
+
+macro_rules! migration {
+    ($name:literal) => {
+        Migration {
+            sqlite: include_str!(concat!("../migrations/sqlite/", $name, ".sql")),
+            postgres: include_str!(concat!("../migrations/postgres/", $name, ".sql")),
+        }
+    };
+}
+
 /// The schema's versions, in order; the first is 1. A line here never changes once it was released.
-const MIGRATIONS: &[&str] = &[include_str!("../migrations/sqlite/0001_first.sql")];
+const MIGRATIONS: &[Migration] = &[migration!("0001_first")];
 
 pub(crate) const SCHEMA: i64 = MIGRATIONS.len() as i64;
 
-pub(crate) fn connect_options(path: &Path) -> SqliteConnectOptions {
-    SqliteConnectOptions::new()
-        .filename(path)
-        .journal_mode(SqliteJournalMode::Wal)
-        .synchronous(SqliteSynchronous::Full)
-        .busy_timeout(Duration::from_secs(BUSY_SECONDS))
-        .foreign_keys(true)
-        .disable_statement_logging()
-}
-
-/// Makes the file before SQLite would, for the owner alone; SQLite gives the files beside it the same rights.
-pub(crate) fn create_file(path: &Path) -> Result<(), StoreError> {
-    if path.exists() {
-        return Ok(());
-    }
-    files::private_parent(path)?;
-    match files::private_file().create_new(true).open(path) {
-        Ok(_) => Ok(()),
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
-        Err(source) => Err(StoreError::File { doing: "create the state", path: path.into(), source }),
-    }
-}
-
 struct Found {
     version: i64,
-    application: i64,
-    tables: i64,
+    ours: bool,
+    empty: bool,
 }
 
-async fn look(connection: &mut SqliteConnection) -> Result<Found, sqlx::Error> {
-    let row = sqlx::query(
-        "SELECT v.user_version, a.application_id, (SELECT COUNT(*) FROM sqlite_schema) \
-         FROM pragma_user_version v, pragma_application_id a",
-    )
-    .fetch_one(connection)
-    .await?;
-    Ok(Found { version: row.try_get(0)?, application: row.try_get(1)?, tables: row.try_get(2)? })
+async fn look(connection: &mut Connection, location: &Location) -> Result<Found, StoreError> {
+    let row = Query::new(connection.dialect().look).fetch_one(connection).await?;
+    let tables: i64 = row.get(0)?;
+    let mark: i64 = row.get(1)?;
+    if let Connection::Sqlite(_) = connection {
+        let version = row.get(2)?;
+        return Ok(Found { version, ours: mark == APPLICATION_ID, empty: tables == 0 && version == 0 });
+    }
+    if row.get::<Option<String>>(2)?.is_none() {
+        let cause = "the search_path names no schema that exists";
+        return Err(StoreError::open(location, sqlx::Error::Configuration(cause.into())));
+    }
+    let ours = mark == 1;
+    let version = if ours { Query::new(sql::POSTGRES_VERSION).fetch_one(connection).await?.get(0)? } else { 0 };
+    Ok(Found { version, ours, empty: tables == 0 })
 }
 
-/// Up to date costs one query; else what is missing is applied in one transaction.
-pub(crate) async fn migrate(connection: &mut SqliteConnection, path: &Path) -> Result<(), StoreError> {
-    let failed = |source| StoreError::Open { path: path.into(), source };
-    if up_to_date(&look(connection).await.map_err(failed)?, path)? {
+/// Up to date costs a look; else what is missing is applied in one transaction, by one process at a time.
+pub(crate) async fn migrate(
+    connection: &mut Connection,
+    location: &Location,
+    must_exist: bool,
+) -> Result<(), StoreError> {
+    let found = look(connection, location).await?;
+    if found.empty && must_exist {
+        return Err(StoreError::Missing { state: location.to_string() });
+    }
+    if up_to_date(&found, location)? {
         return Ok(());
     }
-    connection.execute("BEGIN IMMEDIATE").await.map_err(failed)?;
-    let result = apply(connection, path).await;
-    let end = if result.is_ok() { "COMMIT" } else { "ROLLBACK" };
-    let ended = connection.execute(end).await.map_err(failed);
-    result.and(ended.map(|_| ()))
+    connection.run(connection.dialect().begin).await?;
+    let result = apply(connection, location).await;
+    let ended = connection.run(if result.is_ok() { "COMMIT" } else { "ROLLBACK" }).await;
+    result.and(ended)
 }
 
-async fn apply(connection: &mut SqliteConnection, path: &Path) -> Result<(), StoreError> {
-    let failed = |source| StoreError::Open { path: path.into(), source };
+async fn apply(connection: &mut Connection, location: &Location) -> Result<(), StoreError> {
+    if let Connection::Postgres(_) = connection {
+        connection.run(sql::POSTGRES_SCHEMA_LOCK).await?;
+    }
     // Another process may have done it while this one waited.
-    let found = look(connection).await.map_err(failed)?;
-    if up_to_date(&found, path)? {
+    let found = look(connection, location).await?;
+    if up_to_date(&found, location)? {
         return Ok(());
     }
     let done = usize::try_from(found.version).unwrap_or(0);
     for migration in &MIGRATIONS[done..] {
-        sqlx::raw_sql(*migration).execute(&mut *connection).await.map_err(failed)?;
+        let text = match connection {
+            Connection::Sqlite(_) => migration.sqlite,
+            Connection::Postgres(_) => migration.postgres,
+        };
+        connection.run(text).await?;
     }
-    // Pragmas take no parameters; both are numbers of our own.
-    let marks = format!("PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {SCHEMA}");
-    sqlx::raw_sql(sqlx::AssertSqlSafe(marks)).execute(&mut *connection).await.map_err(failed)?;
-    Ok(())
+    // Neither pragmas nor many statements at once take parameters; all are numbers of our own.
+    let marks = match connection {
+        Connection::Sqlite(_) => format!("PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {SCHEMA}"),
+        Connection::Postgres(_) => format!(
+            "CREATE TABLE IF NOT EXISTS berth_schema (version BIGINT NOT NULL); \
+             DELETE FROM berth_schema; INSERT INTO berth_schema (version) VALUES ({SCHEMA})"
+        ),
+    };
+    connection.run_raw(sqlx::raw_sql(sqlx::AssertSqlSafe(marks))).await
 }
 
-fn up_to_date(found: &Found, path: &Path) -> Result<bool, StoreError> {
-    let empty = found.tables == 0 && found.version == 0;
-    if !empty && found.application != APPLICATION_ID {
-        return Err(StoreError::Foreign { path: path.into() });
+fn up_to_date(found: &Found, location: &Location) -> Result<bool, StoreError> {
+    if !found.empty && !found.ours {
+        return Err(StoreError::Foreign { state: location.to_string() });
     }
     if found.version > SCHEMA {
-        return Err(StoreError::Newer { path: path.into(), found: found.version, known: SCHEMA });
+        return Err(StoreError::Newer { state: location.to_string(), found: found.version, known: SCHEMA });
     }
     Ok(found.version == SCHEMA)
-}
-
-pub(crate) async fn key_check(connection: &mut SqliteConnection) -> Result<Option<String>, StoreError> {
-    Ok(sqlx::query_scalar(sql::KEY_CHECK).fetch_optional(connection).await?)
 }

@@ -1,5 +1,5 @@
-//! Every statement, in one place: plain SQL with numbered parameters, which SQLite and PostgreSQL read alike. What only
-//! SQLite knows (pragmas, the schema's version) is in `schema.rs`.
+//! Every statement, in one place: plain SQL with numbered parameters, which SQLite and PostgreSQL read alike. What
+//! they do not is in [`Dialect`], or named for the one that knows it.
 
 macro_rules! resource_columns {
     () => {
@@ -41,14 +41,61 @@ macro_rules! events_from {
     };
 }
 
+/// The right to write and the right to change the schema are each state's own: a database may hold one in each schema.
+macro_rules! postgres_lock_key {
+    ($of:literal) => {
+        concat!("hashtextextended('berth ", $of, " ' || current_schema(), 0)")
+    };
+}
+
+/// Where the two differ.
+pub struct Dialect {
+    pub begin: &'static str,
+    pub fence: &'static str,
+    /// Tables, mark, and the schema's version (SQLite) or its name (PostgreSQL).
+    pub look: &'static str,
+}
+
+pub const SQLITE: Dialect = Dialect {
+    // The one that writes first goes first; the others wait at once instead of failing later.
+    begin: "BEGIN IMMEDIATE",
+    fence: FENCE,
+    look: "SELECT (SELECT COUNT(*) FROM sqlite_schema), a.application_id, v.user_version \
+           FROM pragma_application_id a, pragma_user_version v",
+};
+
+pub const POSTGRES: Dialect = Dialect {
+    begin: "BEGIN",
+    // Shared, so that nobody raises the fence between this look and the commit.
+    fence: "SELECT number FROM fence WHERE one = 1 FOR SHARE",
+    look: "SELECT COUNT(*), COUNT(*) FILTER (WHERE c.relname = 'berth_schema'), current_schema()::text \
+           FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
+           WHERE n.nspname = current_schema() AND c.relkind IN ('r', 'p')",
+};
+
+pub const POSTGRES_VERSION: &str = "SELECT version FROM berth_schema";
+/// Until the transaction ends.
+pub const POSTGRES_SCHEMA_LOCK: &str = concat!("SELECT pg_advisory_xact_lock(", postgres_lock_key!("schema"), ")");
+/// Until the connection ends.
+pub const POSTGRES_RUN_LOCK: &str = concat!("SELECT pg_try_advisory_lock(", postgres_lock_key!("run"), ")");
+pub const POSTGRES_RUN_UNLOCK: &str = concat!("SELECT pg_advisory_unlock(", postgres_lock_key!("run"), ")");
+/// A server may be told to acknowledge before it has written; a run is not acknowledged so. What is stricter stays.
+pub const POSTGRES_DURABLE: &str =
+    "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'";
+
 // Runs
 
-pub const FENCE: &str = "SELECT number FROM fence WHERE one = 1";
+const FENCE: &str = "SELECT number FROM fence WHERE one = 1";
 pub const NEXT_FENCE: &str = "UPDATE fence SET number = number + 1 WHERE one = 1 RETURNING number";
 pub const PRUNE_JOURNAL: &str =
     "DELETE FROM journal WHERE ended_at IS NOT NULL AND id <= (SELECT MAX(id) FROM journal) - $1";
 pub const PRUNE_EVENTS: &str = "DELETE FROM events WHERE id <= (SELECT MAX(id) FROM events) - $1";
 pub const COUNT_OPEN: &str = "SELECT COUNT(*) FROM journal WHERE ended_at IS NULL";
+
+pub const HOLDER: &str = "SELECT value FROM meta WHERE name = 'holder'";
+pub const SET_HOLDER: &str = "INSERT INTO meta (name, value) VALUES ('holder', $1) \
+     ON CONFLICT (name) DO UPDATE SET value = excluded.value";
+pub const CLEAR_HOLDER: &str = "DELETE FROM meta WHERE name = 'holder' AND value = $1";
 
 // Key
 

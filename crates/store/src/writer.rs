@@ -1,20 +1,22 @@
 //! Group commit. One task owns the connection that writes; it takes everything that waits, applies it in one transaction,
 //! commits, and only then answers. Many units at once cost few flushes to disk, and each answer still means: on disk.
 
+use crate::db::{Connection, Query};
 use crate::error::StoreError;
 use crate::lock::Lock;
 use crate::rows::{self, StoredResource};
 use crate::sql;
-use crate::store::bind_id;
 use berth_model::ResourceId;
-use sqlx::sqlite::SqliteConnection;
-use sqlx::{Connection, Executor, Row};
 use tokio::sync::{mpsc, oneshot};
 
 /// Operations that may wait; more than that and callers wait to hand theirs in.
 const QUEUE_MAX: usize = 1024;
 /// Operations in one transaction.
 const BATCH_MAX: usize = 256;
+
+const BEGIN_ONE: &str = "SAVEPOINT one";
+const KEEP_ONE: &str = "RELEASE SAVEPOINT one";
+const UNDO_ONE: &str = "ROLLBACK TO SAVEPOINT one; RELEASE SAVEPOINT one";
 
 /// A unit's row, encoded and sealed.
 pub(crate) struct UnitRow {
@@ -81,6 +83,9 @@ pub(crate) enum Answer {
     Saved(Vec<StoredResource>),
 }
 
+/// One for each write, in order.
+type Answers = Vec<Result<Answer, StoreError>>;
+
 type Ack = oneshot::Sender<Result<Answer, StoreError>>;
 
 enum Message {
@@ -94,9 +99,9 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    pub fn start(connection: SqliteConnection, fence: i64, leftovers: bool, lock: Lock) -> Self {
+    pub fn start(connection: Connection, fence: i64, leftovers: bool, lock: Lock) -> Self {
         let (queue, waiting) = mpsc::channel(QUEUE_MAX);
-        tokio::spawn(Task { connection, fence, leftovers }.run(waiting, lock));
+        tokio::spawn(Task { connection, lock, fence, over: None, leftovers }.run(waiting));
         Self { queue }
     }
 
@@ -117,14 +122,17 @@ impl Writer {
 }
 
 struct Task {
-    connection: SqliteConnection,
+    connection: Connection,
+    lock: Lock,
     fence: i64,
+    /// Why nothing more can be written, once it is so.
+    over: Option<StoreError>,
     /// Earlier runs left journal entries open.
     leftovers: bool,
 }
 
 impl Task {
-    async fn run(mut self, mut waiting: mpsc::Receiver<Message>, lock: Lock) {
+    async fn run(mut self, mut waiting: mpsc::Receiver<Message>) {
         let mut finish = None;
         while finish.is_none() {
             let Some(first) = waiting.recv().await else { break };
@@ -150,56 +158,76 @@ impl Task {
             }
         }
         waiting.close();
-        if let Err(error) = self.connection.close().await {
-            tracing::warn!(%error, "the state did not close cleanly");
+        match self.over {
+            // There is nobody to give it back to.
+            Some(_) => drop((self.connection, self.lock)),
+            None => {
+                if let Err(error) = self.lock.release(self.connection).await {
+                    tracing::warn!(%error, "the state did not close cleanly");
+                }
+            }
         }
-        drop(lock);
         if let Some(ack) = finish {
             let _ = ack.send(());
         }
     }
 
-    /// All in one transaction; if any of them fails, each in its own, so that one's error is not the others' loss.
-    async fn group(&mut self, writes: &[(Write, i64)]) -> Vec<Result<Answer, StoreError>> {
+    /// All in one transaction. If any of them fails, once more with each kept apart, so that one's error is not the others'
+    /// loss.
+    async fn group(&mut self, writes: &[(Write, i64)]) -> Answers {
         if writes.is_empty() {
             return Vec::new();
         }
-        match self.transaction(writes).await {
-            Ok(answers) => answers.into_iter().map(Ok).collect(),
+        let mut result = match &self.over {
+            Some(error) => Err(error.again()),
+            None => self.transaction(writes, false).await,
+        };
+        if result.is_err() && writes.len() > 1 && self.over.is_none() {
+            result = self.transaction(writes, true).await;
+        }
+        match result {
+            Ok(answers) => answers,
             Err(error) if writes.len() == 1 => vec![Err(error)],
-            Err(_) => {
-                let mut answers = Vec::with_capacity(writes.len());
-                for write in writes {
-                    let one = self.transaction(std::slice::from_ref(write)).await;
-                    answers.push(one.and_then(|mut answers| answers.pop().ok_or(StoreError::Ended)));
-                }
-                answers
-            }
+            Err(error) => writes.iter().map(|_| Err(error.again())).collect(),
         }
     }
 
-    async fn transaction(&mut self, writes: &[(Write, i64)]) -> Result<Vec<Answer>, StoreError> {
-        self.connection.execute("BEGIN IMMEDIATE").await?;
-        let result = match self.fenced(writes).await {
-            Ok(answers) => self.connection.execute("COMMIT").await.map(|_| answers).map_err(StoreError::from),
-            Err(error) => Err(error),
-        };
-        if result.is_err() {
-            // Fails when SQLite has rolled back by itself, which is as good.
-            let _ = self.connection.execute("ROLLBACK").await;
+    async fn transaction(&mut self, writes: &[(Write, i64)], apart: bool) -> Result<Answers, StoreError> {
+        let result = self.attempt(writes, apart).await;
+        match &result {
+            Ok(_) => {}
+            // Without its connection a run has no right to write, and cannot tell whether someone else has it now.
+            Err(error @ StoreError::Lost(_)) => self.over = Some(error.again()),
+            Err(_) => {
+                // Fails when SQLite has rolled back by itself, which is as good.
+                let _ = self.connection.run("ROLLBACK").await;
+            }
         }
         result
     }
 
-    async fn fenced(&mut self, writes: &[(Write, i64)]) -> Result<Vec<Answer>, StoreError> {
-        let fence: i64 = sqlx::query_scalar(sql::FENCE).fetch_one(&mut self.connection).await?;
+    async fn attempt(&mut self, writes: &[(Write, i64)], apart: bool) -> Result<Answers, StoreError> {
+        let dialect = self.connection.dialect();
+        self.connection.run(dialect.begin).await?;
+        let fence: i64 = Query::new(dialect.fence).fetch_one(&mut self.connection).await?.get(0)?;
         if fence != self.fence {
             return Err(StoreError::Fenced);
         }
         let mut answers = Vec::with_capacity(writes.len());
         for (write, at) in writes {
-            answers.push(self.apply(write, *at).await?);
+            if apart {
+                self.connection.run(BEGIN_ONE).await?;
+            }
+            let answer = self.apply(write, *at).await;
+            match &answer {
+                Ok(_) if apart => self.connection.run(KEEP_ONE).await?,
+                Ok(_) => {}
+                Err(error) if apart && !matches!(error, StoreError::Lost(_)) => self.connection.run(UNDO_ONE).await?,
+                Err(_) => return answer.map(|_| Vec::new()),
+            }
+            answers.push(answer);
         }
+        self.connection.run("COMMIT").await?;
         Ok(answers)
     }
 
@@ -210,7 +238,7 @@ impl Task {
                 if *creates {
                     self.save_unit(unit, at).await?;
                 }
-                let entry: i64 = bind_id(sqlx::query_scalar(sql::INTENT), &unit.resource)
+                let row = Query::about(sql::INTENT, &unit.resource)
                     .bind(&unit.key)
                     .bind(&unit.token)
                     .bind(*op)
@@ -219,7 +247,7 @@ impl Task {
                     .bind(self.fence)
                     .fetch_one(&mut self.connection)
                     .await?;
-                return Ok(Answer::Entry(entry));
+                return Ok(Answer::Entry(row.get(0)?));
             }
             Write::Close { entry, outcome, detail, after } => self.close(*entry, outcome, detail, after, at).await?,
             Write::SaveUnit(unit) => {
@@ -239,17 +267,16 @@ impl Task {
                 return Ok(Answer::Saved(saved));
             }
             Write::SetDeleting(resource) => {
-                let done =
-                    bind_id(sqlx::query(sql::SET_DELETING), resource).bind(at).execute(&mut self.connection).await?;
-                known(done.rows_affected(), resource)?;
+                let done = Query::about(sql::SET_DELETING, resource).bind(at).execute(&mut self.connection).await?;
+                known(done, resource)?;
             }
             Write::ForgetResource(resource) => {
                 self.settle_resource(resource, at).await?;
-                bind_id(sqlx::query(sql::FORGET_UNITS_OF), resource).execute(&mut self.connection).await?;
-                bind_id(sqlx::query(sql::FORGET_RESOURCE), resource).execute(&mut self.connection).await?;
+                Query::about(sql::FORGET_UNITS_OF, resource).execute(&mut self.connection).await?;
+                Query::about(sql::FORGET_RESOURCE, resource).execute(&mut self.connection).await?;
             }
             Write::Event { resource, what, detail } => {
-                bind_id(sqlx::query(sql::EVENT), resource)
+                Query::about(sql::EVENT, resource)
                     .bind(at)
                     .bind(what)
                     .bind(detail)
@@ -261,7 +288,7 @@ impl Task {
     }
 
     async fn save_unit(&mut self, unit: &UnitRow, at: i64) -> Result<(), StoreError> {
-        let done = bind_id(sqlx::query(sql::SAVE_UNIT), &unit.resource)
+        let done = Query::about(sql::SAVE_UNIT, &unit.resource)
             .bind(&unit.key)
             .bind(&unit.token)
             .bind(&unit.unit_type)
@@ -276,7 +303,7 @@ impl Task {
             .bind(&unit.secrets)
             .execute(&mut self.connection)
             .await?;
-        known(done.rows_affected(), &unit.resource)
+        known(done, &unit.resource)
     }
 
     async fn forget_unit(
@@ -286,7 +313,7 @@ impl Task {
         key: &str,
         token: &str,
     ) -> Result<(), StoreError> {
-        bind_id(sqlx::query(statement), resource).bind(key).bind(token).execute(&mut self.connection).await?;
+        Query::about(statement, resource).bind(key).bind(token).execute(&mut self.connection).await?;
         Ok(())
     }
 
@@ -298,7 +325,7 @@ impl Task {
         after: &After,
         at: i64,
     ) -> Result<(), StoreError> {
-        let row = sqlx::query(sql::CLOSE)
+        let row = Query::new(sql::CLOSE)
             .bind(entry)
             .bind(at)
             .bind(outcome)
@@ -307,7 +334,7 @@ impl Task {
             .await?
             .ok_or(StoreError::NotOpen { entry })?;
         let resource = rows::id_at(&row, 0)?;
-        let (key, token, op): (String, String, String) = (row.try_get(4)?, row.try_get(5)?, row.try_get(6)?);
+        let (key, token, op): (String, String, String) = (row.get(4)?, row.get(5)?, row.get(6)?);
         match after {
             After::Save(unit) => self.save_unit(unit, at).await,
             After::Gone => self.forget_unit(sql::FORGET_UNIT, &resource, &key, &token).await,
@@ -322,7 +349,7 @@ impl Task {
         if status.state == "Ready" {
             self.settle_resource(resource, at).await?;
         }
-        let done = bind_id(sqlx::query(sql::STATUS), resource)
+        let done = Query::about(sql::STATUS, resource)
             .bind(&status.state)
             .bind(&status.message)
             .bind(&status.outputs)
@@ -333,17 +360,17 @@ impl Task {
             .bind(&status.secrets)
             .execute(&mut self.connection)
             .await?;
-        known(done.rows_affected(), resource)
+        known(done, resource)
     }
 
     async fn save_resource(&mut self, resource: &ResourceRow, at: i64) -> Result<StoredResource, StoreError> {
-        let row = bind_id(sqlx::query(sql::SAVE_RESOURCE), &resource.id)
+        let row = Query::about(sql::SAVE_RESOURCE, &resource.id)
             .bind(&resource.api_version)
             .bind(&resource.manifest)
             .bind(&resource.sealed_paths)
             .bind(&resource.digest)
             .bind(&resource.source_file)
-            .bind(resource.source_document)
+            .bind(i64::from(resource.source_document))
             .bind(at)
             .fetch_one(&mut self.connection)
             .await?;
@@ -353,8 +380,7 @@ impl Task {
     /// An entry that a killed run left open is settled once this run has looked and written down what is so.
     async fn settle_unit(&mut self, resource: &ResourceId, key: &str, token: &str, at: i64) -> Result<(), StoreError> {
         if self.leftovers {
-            let query =
-                bind_id(sqlx::query(sql::SETTLE_UNIT), resource).bind(key).bind(token).bind(at).bind(self.fence);
+            let query = Query::about(sql::SETTLE_UNIT, resource).bind(key).bind(token).bind(at).bind(self.fence);
             query.execute(&mut self.connection).await?;
         }
         Ok(())
@@ -362,7 +388,7 @@ impl Task {
 
     async fn settle_resource(&mut self, resource: &ResourceId, at: i64) -> Result<(), StoreError> {
         if self.leftovers {
-            let query = bind_id(sqlx::query(sql::SETTLE_RESOURCE), resource).bind(at).bind(self.fence);
+            let query = Query::about(sql::SETTLE_RESOURCE, resource).bind(at).bind(self.fence);
             query.execute(&mut self.connection).await?;
         }
         Ok(())

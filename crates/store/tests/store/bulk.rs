@@ -6,11 +6,14 @@ use berth_store::Filter;
 use secrecy::SecretString;
 use std::time::Instant;
 
+on_both! {
+    twenty_thousand_resources_and_units,
+}
+
 const FLEET: usize = 20_000;
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn twenty_thousand_resources_and_units() {
-    let home = home().await;
+async fn twenty_thousand_resources_and_units(place: Place) {
+    let home = place.open().await;
     let run = home.store.begin_run("test").await.unwrap();
     let ids: Vec<_> = (0..FLEET).map(|number| vpc(&format!("net-{number:05}"))).collect();
     let spec = json!({"region": "fra1", "clusterName": "a-cluster", "kubernetesVersion": "1.30.5-k3s1",
@@ -43,7 +46,7 @@ async fn twenty_thousand_resources_and_units() {
     println!("saved {FLEET} units and statuses, each acknowledged, in {:?}", clock.elapsed());
 
     let clock = Instant::now();
-    let store = open(&home.path).await;
+    let store = open(&home.place.address).await;
     println!("opened in {:?}", clock.elapsed());
     let clock = Instant::now();
     let resources = store.resources(&Filter::default()).await.unwrap();

@@ -1,44 +1,51 @@
-//! The store against real files: what is acknowledged is kept, what is secret is sealed, who is stale is refused.
+//! The store against real files and a real PostgreSQL server, one suite for both: what is acknowledged is kept, what is secret is sealed, who is stale is refused.
+
+/// Each of these runs once on SQLite and once on PostgreSQL, in a place of its own.
+macro_rules! on_both {
+    ($($test:ident,)*) => {
+        mod sqlite {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $test() {
+                super::$test(crate::place::sqlite()).await;
+            })*
+        }
+        mod postgres {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $test() {
+                super::$test(crate::place::postgres().await).await;
+            })*
+        }
+    };
+}
 
 mod bulk;
 mod durable;
 mod opening;
+mod place;
+mod postgres;
 mod secrets;
+mod server;
 mod writes;
 
 use berth_engine::record::{Intent, Status};
 use berth_engine::unit::{Op, Props, UnitState};
 use berth_model::ResourceId;
 use berth_store::{KeySource, NewResource, Options, Run, Source, Store, StoreError};
+use place::Place;
 use secrecy::SecretBox;
 use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub fn key(byte: u8) -> KeySource {
     KeySource::Given(Arc::new(SecretBox::new(Box::new([byte; 32]))))
 }
 
-pub fn options(path: &Path) -> Options {
-    Options { path: path.into(), key: key(1), must_exist: false }
+pub fn options(address: &str) -> Options {
+    Options { key: key(1), ..Options::url(address).expect("an address") }
 }
 
-pub async fn open(path: &Path) -> Store {
-    Store::open(options(path)).await.expect("the state opens")
-}
-
-/// A new state in a folder of its own.
-pub struct Home {
-    pub folder: tempfile::TempDir,
-    pub path: PathBuf,
-    pub store: Store,
-}
-
-pub async fn home() -> Home {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let path = folder.path().join(".berth/state.db");
-    let store = open(&path).await;
-    Home { folder, path, store }
+pub async fn open(address: &str) -> Store {
+    Store::open(options(address)).await.expect("the state opens")
 }
 
 pub fn vpc(name: &str) -> ResourceId {
@@ -103,10 +110,4 @@ pub fn refused<T>(result: Result<T, StoreError>) -> StoreError {
         Ok(_) => panic!("it should have been refused"),
         Err(error) => error,
     }
-}
-
-/// A connection beside the store's, for looking at the file or damaging it.
-pub async fn raw(path: &Path) -> sqlx::SqliteConnection {
-    use sqlx::ConnectOptions;
-    sqlx::sqlite::SqliteConnectOptions::new().filename(path).connect().await.expect("the file opens")
 }

@@ -1,10 +1,18 @@
 //! What is secret is nowhere in the clear, and opens only where it belongs.
 
 use crate::*;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
 use berth_engine::record::{Closing, Recorder, Status};
 use secrecy::{ExposeSecret, SecretString};
-use sqlx::Executor;
 use std::collections::BTreeMap;
+
+on_both! {
+    no_secret_is_found_in_any_file_of_the_state,
+    writing_back_what_was_read_without_secrets_keeps_them,
+    a_sealed_value_that_was_moved_does_not_open,
+    a_real_manifest_is_sealed_where_its_kind_says,
+}
 
 const TOKEN: &str = "tok-4f1c9b7e-planted-in-a-manifest";
 const KUBECONFIG: &str = "apiVersion: v1\nkind: Config\n# planted-kubeconfig-93ab";
@@ -21,9 +29,15 @@ fn account(token: &str) -> NewResource {
     account
 }
 
-#[tokio::test]
-async fn no_secret_is_found_in_any_file_of_the_state() {
-    let home = home().await;
+/// The files that have any of the needles in them.
+fn search(folder: &std::path::Path, needles: &[&str]) -> String {
+    let needles = needles.iter().flat_map(|needle| ["-e", needle]);
+    let found = std::process::Command::new("grep").args(["-rlaF"]).args(needles).arg(folder).output().unwrap();
+    String::from_utf8(found.stdout).unwrap()
+}
+
+async fn no_secret_is_found_in_any_file_of_the_state(place: Place) {
+    let home = place.open().await;
     let run = home.store.begin_run("test").await.unwrap();
     run.save_resource(account(OLD_TOKEN)).await.unwrap();
     let saved = run.save_resource(account(TOKEN)).await.unwrap();
@@ -40,32 +54,28 @@ async fn no_secret_is_found_in_any_file_of_the_state() {
         .await
         .unwrap();
 
-    let search = |folder: &Path| {
-        use base64::Engine;
-        let mut found = Vec::new();
-        for file in std::fs::read_dir(folder).unwrap() {
-            let path = file.unwrap().path();
-            let bytes = std::fs::read(&path).unwrap();
-            for planted in [TOKEN, OLD_TOKEN, KUBECONFIG, "planted"] {
-                let encoded = base64::engine::general_purpose::STANDARD_NO_PAD.encode(planted);
-                for needle in [planted.as_bytes(), encoded.as_bytes()] {
-                    if bytes.windows(needle.len()).any(|window| window == needle) {
-                        found.push((path.clone(), planted));
-                    }
-                }
-            }
-        }
-        found
+    // All files of the database, its log and its logs of changes among them.
+    let folder = match home.place.is_sqlite() {
+        true => home.place.file().parent().unwrap().to_owned(),
+        false => server::shared().folder().to_owned(),
     };
-    let folder = home.path.parent().unwrap();
-    assert!(folder.join("state.db-wal").exists(), "the log is searched too");
-    assert_eq!(search(folder), []);
+    assert!(!home.place.is_sqlite() || folder.join("state.db-wal").exists(), "the log is searched too");
+    assert_ne!(search(&folder, &["shop"]), "", "what is not secret is found");
+    let planted = [TOKEN, OLD_TOKEN, "planted"].map(str::to_owned).into_iter();
+    let encoded = [TOKEN, OLD_TOKEN, KUBECONFIG, "planted"].map(|text| STANDARD_NO_PAD.encode(text));
+    let needles: Vec<String> = planted.chain(encoded).collect();
+    let needles: Vec<&str> = needles.iter().map(String::as_str).collect();
+    assert_eq!(search(&folder, &needles), "");
+    if !home.place.is_sqlite() {
+        let dump = server::dump(&home.place.address);
+        assert!(dump.contains("shop") && !needles.iter().any(|needle| dump.contains(needle)));
+    }
     run.finish().await;
     home.store.close().await;
-    assert_eq!(search(folder), []);
+    assert_eq!(search(&folder, &needles), "");
 
     // And all of it is there for whoever has the key.
-    let store = open(&home.path).await;
+    let store = open(&home.place.address).await;
     let stored = store.resource(&ResourceId::new("Account", "main")).await.unwrap().unwrap();
     let sealed = stored.sealed_manifest().unwrap();
     assert!(sealed["spec"]["civo"]["token"]["value"].as_str().unwrap().starts_with(berth_store::SEALED_PREFIX));
@@ -77,9 +87,8 @@ async fn no_secret_is_found_in_any_file_of_the_state() {
     assert!(!format!("{stored:?}").contains(TOKEN));
 }
 
-#[tokio::test]
-async fn writing_back_what_was_read_without_secrets_keeps_them() {
-    let home = home().await;
+async fn writing_back_what_was_read_without_secrets_keeps_them(place: Place) {
+    let home = place.open().await;
     let run = home.store.begin_run("test").await.unwrap();
     let id = save(&run, "shop").await;
     run.save_unit(UnitState { secrets: secret("kubeconfig", KUBECONFIG), ..unit(&id, "cluster", "t1") }).await.unwrap();
@@ -99,9 +108,8 @@ async fn writing_back_what_was_read_without_secrets_keeps_them() {
     assert!(home.store.secrets_of(&id, "nothing").await.unwrap().is_empty());
 }
 
-#[tokio::test]
-async fn a_sealed_value_that_was_moved_does_not_open() {
-    let home = home().await;
+async fn a_sealed_value_that_was_moved_does_not_open(place: Place) {
+    let home = place.open().await;
     let run = home.store.begin_run("test").await.unwrap();
     let (mine, theirs) = (save(&run, "mine").await, save(&run, "theirs").await);
     for id in [&mine, &theirs] {
@@ -110,14 +118,13 @@ async fn a_sealed_value_that_was_moved_does_not_open() {
         run.status(id, Status { secrets, ..ready(json!({})) }).await.unwrap();
     }
     run.save_resource(account(TOKEN)).await.unwrap();
-    let mut file = raw(&home.path).await;
     for statement in [
         "UPDATE units SET secrets = (SELECT u.secrets FROM units u JOIN resources r ON r.id = u.resource_id \
          WHERE r.name = 'theirs') WHERE resource_id = (SELECT id FROM resources WHERE name = 'mine')",
         "UPDATE resources SET secrets = (SELECT secrets FROM resources WHERE name = 'theirs') WHERE name = 'mine'",
         "UPDATE resources SET name = 'other' WHERE name = 'main'",
     ] {
-        assert_eq!(file.execute(statement).await.unwrap().rows_affected(), 1);
+        assert_eq!(home.place.sql(statement).await, 1);
     }
     assert!(matches!(refused(home.store.secrets_of(&mine, "cluster").await), StoreError::Sealed { .. }));
     assert!(matches!(refused(home.store.status_secrets(&mine).await), StoreError::Sealed { .. }));
@@ -127,9 +134,8 @@ async fn a_sealed_value_that_was_moved_does_not_open() {
     assert_eq!(home.store.secrets_of(&theirs, "cluster").await.unwrap()["kubeconfig"].expose_secret(), "of theirs");
 }
 
-#[tokio::test]
-async fn a_real_manifest_is_sealed_where_its_kind_says() {
-    let home = home().await;
+async fn a_real_manifest_is_sealed_where_its_kind_says(place: Place) {
+    let home = place.open().await;
     let run = home.store.begin_run("test").await.unwrap();
     let text = format!(
         "apiVersion: byoc.berth.dev/v1\nkind: Account\nmetadata: {{name: main, env: prod}}\n\
