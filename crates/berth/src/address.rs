@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use berth_model::{Kind, ResourceId, registry};
+use std::collections::HashSet;
 
 /// Which resources are meant. What is `None` is not narrowed down.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +22,16 @@ pub struct ScopeArgs {
     /// Only resources of this organisation
     #[arg(long, value_name = "ORG")]
     pub org: Option<String>,
+}
+
+impl ScopeArgs {
+    pub fn is_given(&self) -> bool {
+        self.env.is_some() || self.org.is_some()
+    }
+
+    pub fn matches(&self, id: &ResourceId) -> bool {
+        self.org.as_ref().is_none_or(|org| *org == id.org) && self.env.as_ref().is_none_or(|env| *env == id.env)
+    }
 }
 
 impl Address {
@@ -60,6 +71,41 @@ impl std::fmt::Display for Address {
     }
 }
 
+/// How resources are called beside each other: with their env where the same name is used in several.
+#[derive(Debug, Default)]
+pub struct Names {
+    twice: HashSet<String>,
+    /// Of the longest name.
+    width: usize,
+}
+
+impl Names {
+    pub fn of<'a>(ids: impl Iterator<Item = &'a ResourceId>) -> Self {
+        let ids: Vec<&ResourceId> = ids.collect();
+        let mut seen = HashSet::new();
+        let twice = ids.iter().map(ToString::to_string).filter(|name| !seen.insert(name.clone())).collect();
+        let mut names = Self { twice, width: 0 };
+        names.width = ids.iter().map(|id| names.name(id).chars().count()).max().unwrap_or(0);
+        names
+    }
+
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    pub fn name(&self, id: &ResourceId) -> String {
+        let name = id.to_string();
+        if !self.twice.contains(&name) {
+            return name;
+        }
+        match (id.org.as_str(), id.env.as_str()) {
+            ("", "") => format!("{name} (no env)"),
+            ("", place) | (place, "") => format!("{name} ({place})"),
+            (org, env) => format!("{name} ({org}, {env})"),
+        }
+    }
+}
+
 /// A kind as people type it, or what they may have meant.
 pub fn find_kind(typed: &str) -> Result<&'static Kind, Failure> {
     registry().find(typed).ok_or_else(|| {
@@ -86,6 +132,15 @@ mod tests {
         assert!(!all.matches(&id));
         id.env = "prod".into();
         assert!(all.matches(&id));
+    }
+
+    #[test]
+    fn the_env_is_named_where_a_name_is_used_twice() {
+        let mut ids = ["CivoVpc", "CivoVpc", "CivoFirewall"].map(|kind| ResourceId::new(kind, "net"));
+        ids[0].env = "dev".into();
+        let names = Names::of(ids.iter());
+        let shown: Vec<String> = ids.iter().map(|id| names.name(id)).collect();
+        assert_eq!(shown, ["CivoVpc/net (dev)", "CivoVpc/net (no env)", "CivoFirewall/net"]);
     }
 
     #[test]

@@ -1,11 +1,13 @@
 //! From a request to its end: plan, confirm, converge, and what to say afterwards. Shared by apply and delete.
 
+use crate::address::Names;
 use crate::confirm::{ConfirmArgs, confirm};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::Format;
-use crate::progress::Display;
+use crate::progress::{self, Display};
 use crate::terminal::harmless_line;
-use crate::{output, plan_view};
+use crate::workspace::WorkspaceArgs;
+use crate::{output, plan_view, stored};
 use berth_clouds::Clouds;
 use berth_engine::handler::Trouble;
 use berth_engine::progress::Watcher;
@@ -37,27 +39,74 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 pub async fn make_plan(
     clouds: &Clouds,
     request: &Request,
+    args: &WorkspaceArgs,
     place: &dyn Fn(&ResourceId) -> Option<String>,
 ) -> Result<Planned, Failure> {
-    let planned = plan(clouds, request).await;
-    match planned.troubles.len() {
-        0 => Ok(planned),
-        count => {
-            for (id, trouble) in planned.troubles.iter().take(count - 1) {
-                trouble_failure(id, trouble, place).print();
-            }
-            let (id, trouble) = &planned.troubles[count - 1];
-            let failure = trouble_failure(id, trouble, place);
-            Err(if count > 1 {
-                failure.note(format!("{count} resources cannot be planned; nothing was changed"))
-            } else {
-                failure
-            })
+    let planned = progress::patiently("reading the clouds", plan(clouds, request)).await;
+    let mut failures = trouble_failures(&planned.troubles, args, place);
+    let Some(last) = failures.pop() else { return Ok(planned) };
+    for failure in failures {
+        failure.print();
+    }
+    let count = planned.troubles.len();
+    Err(if count > 1 { last.note(format!("{count} resources cannot be planned; nothing was changed")) } else { last })
+}
+
+/// How many resources with the same trouble are named.
+const NAMED: usize = 5;
+
+/// What went wrong, each cause once: a bad token is one trouble, however many resources it keeps from going on.
+pub fn trouble_failures(
+    troubles: &[(ResourceId, Trouble)],
+    args: &WorkspaceArgs,
+    place: &dyn Fn(&ResourceId) -> Option<String>,
+) -> Vec<Failure> {
+    let mut groups: Vec<(&Trouble, Vec<&ResourceId>)> = Vec::new();
+    for (id, trouble) in troubles {
+        let same = |(other, _): &&mut (&Trouble, _)| cause(other) == cause(trouble) && other.help == trouble.help;
+        match groups.iter_mut().find(same) {
+            Some((_, ids)) => ids.push(id),
+            None => groups.push((trouble, vec![id])),
         }
+    }
+    groups
+        .into_iter()
+        .map(|(trouble, ids)| match ids.as_slice() {
+            [only] => trouble_failure(only, trouble, args, place),
+            _ => {
+                let mut failure = Failure::new(trouble.message.clone());
+                for id in ids.iter().take(NAMED) {
+                    let declared = place(id).map(|place| format!(", declared in {place}")).unwrap_or_default();
+                    failure = failure.note(format!("{id}{declared}"));
+                }
+                if ids.len() > NAMED {
+                    failure = failure.note(format!("and {} more", ids.len() - NAMED));
+                }
+                trouble.help.iter().fold(failure, |failure, line| failure.help(line))
+            }
+        })
+        .collect()
+}
+
+/// What a cloud said, without the call that it was said to.
+fn cause(trouble: &Trouble) -> &str {
+    let message = trouble.message.as_str();
+    match message.split_once(": ") {
+        Some((call, said))
+            if ["GET /", "POST /", "PUT /", "PATCH /", "DELETE /"].iter().any(|m| call.starts_with(m)) =>
+        {
+            said
+        }
+        _ => message,
     }
 }
 
-fn trouble_failure(id: &ResourceId, trouble: &Trouble, place: &dyn Fn(&ResourceId) -> Option<String>) -> Failure {
+fn trouble_failure(
+    id: &ResourceId,
+    trouble: &Trouble,
+    args: &WorkspaceArgs,
+    place: &dyn Fn(&ResourceId) -> Option<String>,
+) -> Failure {
     let message = if trouble.message.contains(&id.to_string()) {
         trouble.message.clone()
     } else {
@@ -67,7 +116,11 @@ fn trouble_failure(id: &ResourceId, trouble: &Trouble, place: &dyn Fn(&ResourceI
     if let Some(place) = place(id) {
         failure = failure.note(format!("declared in {place}"));
     }
-    trouble.help.iter().fold(failure, |failure, line| failure.help(line))
+    trouble.help.iter().fold(failure, |failure, line| match line.contains("berth import ") {
+        // Without its env, what is imported would be another resource than the one that is declared.
+        true => failure.help(format!("{line}{}", stored::flags(id, args))),
+        false => failure.help(line),
+    })
 }
 
 /// Confirms and carries out. `before` is called once everything is allowed, and before anything is changed.
@@ -78,11 +131,12 @@ pub async fn carry_out(
     planned: Planned,
     args: &RunArgs,
     format: Format,
+    workspace: &WorkspaceArgs,
 ) -> Outcome {
     let started = Instant::now();
     let plan = planned.plan.clone();
     let work = plan.resources.iter().filter(|r| r.action != Action::Unchanged).count();
-    let display = Arc::new(Display::new(work));
+    let display = Arc::new(Display::new(work, Names::of(plan.resources.iter().map(|r| &r.id))));
     let interrupt = Interrupt::default();
     let options = Options { parallelism: args.parallelism.into(), timeout: args.timeout, wait: !args.no_wait };
     let stopper = stop_on_signal(interrupt.clone(), display.clone());
@@ -92,7 +146,7 @@ pub async fn carry_out(
     _ = stopper.await;
     drop(display);
     run.finish().await;
-    tell(&plan, &report, started.elapsed(), clouds.calls(), format)
+    tell(&plan, &report, started.elapsed(), clouds.calls(), format, workspace)
 }
 
 /// The first Ctrl-C or SIGTERM finishes the call in flight, the second one ends at once.
@@ -116,25 +170,35 @@ async fn signal() -> bool {
     }
 }
 
-fn tell(plan: &Plan, report: &Report, took: Duration, calls: u64, format: Format) -> Outcome {
-    if format == Format::Json || format == Format::Yaml {
-        let value = json!({
-            "done": report.done.iter().map(ToString::to_string).collect::<Vec<_>>(),
-            "pending": report.pending.iter().map(ToString::to_string).collect::<Vec<_>>(),
-            "failed": report.failed.iter().map(|(id, t)| json!({"resource": id.to_string(), "message": t.message, "help": t.help})).collect::<Vec<_>>(),
-            "left": report.left.iter().map(ToString::to_string).collect::<Vec<_>>(),
-            "skipped": report.skipped.iter().map(ToString::to_string).collect::<Vec<_>>(),
-            "interrupted": report.interrupted,
-            "plan": plan_view::as_json(plan),
-            "seconds": took.as_secs_f64(),
-            "calls": calls,
-        });
-        output::show(format, &value, |_| String::new(), Vec::new)?;
-    } else if format == Format::Name {
-        output::print(&report.done.iter().map(|id| format!("{id}\n")).collect::<String>())?;
-    }
-    for (id, trouble) in &report.failed {
-        trouble_failure(id, trouble, &|_| None).print();
+/// The result for programs, also where there was nothing to do.
+pub fn print_result(plan: &Plan, report: &Report, took: Duration, calls: u64, format: Format) -> Result<(), Failure> {
+    let failed = |(id, trouble): &(ResourceId, Trouble)| json!({"resource": id, "message": trouble.message, "help": trouble.help});
+    let value = json!({
+        "done": report.done,
+        "pending": report.pending,
+        "failed": report.failed.iter().map(failed).collect::<Vec<_>>(),
+        "left": report.left,
+        "skipped": report.skipped,
+        "interrupted": report.interrupted,
+        "plan": plan_view::as_json(plan),
+        "seconds": took.as_secs_f64(),
+        "calls": calls,
+    });
+    let names = || report.done.iter().map(ToString::to_string).collect();
+    output::show(format, &value, |_| String::new(), names)
+}
+
+fn tell(
+    plan: &Plan,
+    report: &Report,
+    took: Duration,
+    calls: u64,
+    format: Format,
+    workspace: &WorkspaceArgs,
+) -> Outcome {
+    print_result(plan, report, took, calls, format)?;
+    for failure in trouble_failures(&report.failed, workspace, &|_| None) {
+        failure.print();
     }
     if let Some(error) = &report.record {
         return Err(
@@ -145,7 +209,9 @@ fn tell(plan: &Plan, report: &Report, took: Duration, calls: u64, format: Format
         let left = match report.left.as_slice() {
             [] => "nothing was left half done".to_owned(),
             [only] => format!("{only} is still on its way in the cloud, and is recorded"),
-            [first, rest @ ..] => format!("{first} and {} more are still on their way in the cloud, and are recorded", rest.len()),
+            [first, rest @ ..] => {
+                format!("{first} and {} more are still on their way in the cloud, and are recorded", rest.len())
+            }
         };
         anstream::eprintln!("interrupted: {}. Run the same command to go on.", harmless_line(&left));
         return Ok(Exit::Failed);

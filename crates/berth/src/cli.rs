@@ -14,7 +14,6 @@ use std::future::Future;
     version,
     about = "Gives every Kubernetes cluster its berth in a cloud that you control",
     before_help = "Examples:\n  berth init --out shop/cluster.yaml\n  berth validate -f shop/",
-    disable_help_subcommand = true,
     subcommand_required = true,
     arg_required_else_help = true,
     max_term_width = 110

@@ -18,24 +18,26 @@ pub struct ConfirmArgs {
 
 /// Returns only when the plan may be carried out.
 pub fn confirm(plan: &Plan, args: ConfirmArgs, is_protected: impl Fn(&ResourceId) -> bool) -> Result<(), Failure> {
-    let loses: Vec<&ResourcePlan> = plan.resources.iter().filter(|r| loses(r)).collect();
-    if let Some(resource) = loses.iter().find(|r| is_protected(&r.id)) {
+    let losing: Vec<&ResourcePlan> = plan.resources.iter().filter(|r| loses(r)).collect();
+    // Protection is for anything, also for what could be made again as it was.
+    if let Some(resource) = plan.resources.iter().find(|r| takes_away(r) && is_protected(&r.id)) {
         return Err(Failure::new(format!("{} is protected: it may not be {}", resource.id, past(resource.action)))
             .help("it has the annotation `berth.dev/protect: \"true\"`; take it off and apply, then try again"));
     }
     let asks = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
-    if !loses.is_empty() && !args.allow_replace {
+    if !losing.is_empty() && !args.allow_replace {
         if !asks {
-            let first = loses[0];
-            let more = if loses.len() > 1 { format!(" and {} more", loses.len() - 1) } else { String::new() };
+            let first = losing[0];
+            let more = if losing.len() > 1 { format!(" and {} more", losing.len() - 1) } else { String::new() };
+            let flag = if first.action == Action::Delete { "--allow-delete" } else { "--allow-replace" };
             return Err(Failure::new(format!(
                 "{}{more} would be {}, which --yes alone does not allow",
                 first.id,
                 past(first.action)
             ))
-            .help("look at the plan, then add --allow-replace"));
+            .help(format!("look at the plan, then add {flag}")));
         }
-        for resource in &loses {
+        for resource in &losing {
             let name = &resource.id.name;
             let typed =
                 ask(&format!("{} will be {}. Type `{name}` to allow it: ", resource.id, past(resource.action)))?;
@@ -60,14 +62,16 @@ pub fn confirm(plan: &Plan, args: ConfirmArgs, is_protected: impl Fn(&ResourceId
 }
 
 /// Whether carrying it out takes away something that runs or holds data. A firewall that is deleted on request does not.
-fn loses(resource: &ResourcePlan) -> bool {
+pub fn loses(resource: &ResourcePlan) -> bool {
     match resource.action {
         Action::Delete => resource.units.iter().any(|u| u.loses_data),
-        _ => resource
-            .units
-            .iter()
-            .any(|u| u.is_destructive() && !(u.op == Some(Op::Delete) && u.why.starts_with("already"))),
+        _ => takes_away(resource),
     }
+}
+
+/// Whether something goes that is still there.
+fn takes_away(resource: &ResourcePlan) -> bool {
+    resource.units.iter().any(|u| u.is_destructive() && !(u.op == Some(Op::Delete) && u.why.starts_with("already")))
 }
 
 fn past(action: Action) -> &'static str {

@@ -1,5 +1,6 @@
 //! Manifests from files, checked one by one and together. Everything that is wrong is reported at once.
 
+use crate::address::ScopeArgs;
 use crate::cli::{Threads, block_on};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::files::{self, Sources};
@@ -124,6 +125,19 @@ impl Loaded {
         self.diagnostics
             .sort_by_key(|problem| (rank.get(problem.file.as_str()).copied(), problem.span.map(|span| span.start)));
         self.diagnostics.dedup();
+    }
+
+    /// Without what is of another env or org than asked for.
+    pub fn narrow(mut self, scope: &ScopeArgs) -> Result<Self, Failure> {
+        self.manifests.retain(|manifest| scope.matches(&manifest.id));
+        if self.manifests.is_empty() {
+            let asked = [("--org", &scope.org), ("--env", &scope.env)];
+            let asked: Vec<String> =
+                asked.iter().filter_map(|(flag, value)| Some(format!("{flag} {}", value.as_ref()?))).collect();
+            return Err(Failure::new(format!("none of these manifests is of {}", asked.join(" ")))
+                .help("`metadata.env` and `metadata.org` say where a manifest belongs"));
+        }
+        Ok(self)
     }
 
     pub fn has_errors(&self) -> bool {

@@ -1,5 +1,7 @@
 //! A plan as people and programs see it.
 
+use crate::address::Names;
+use crate::confirm::loses;
 use crate::terminal::harmless_line;
 use anstyle::{AnsiColor, Style};
 use berth_engine::unit::Op;
@@ -18,7 +20,8 @@ const VALUE_WIDTH: usize = 80;
 pub fn text(plan: &Plan, wide: bool) -> String {
     let changed = plan.resources.iter().filter(|r| r.action != Action::Unchanged).count();
     let detailed = wide || changed <= DETAILED;
-    let width = plan.resources.iter().map(|r| r.id.to_string().len()).max().unwrap_or(0).max(28);
+    let names = Names::of(plan.resources.iter().map(|r| &r.id));
+    let width = names.width().max(28);
     let mut text = String::new();
     let mut hidden = 0;
     for resource in &plan.resources {
@@ -28,7 +31,7 @@ pub fn text(plan: &Plan, wide: bool) -> String {
             continue;
         }
         let style = style(resource.action);
-        text.push_str(&format!("  {:<width$}  {style}{}{style:#}\n", resource.id.to_string(), headline(resource)));
+        text.push_str(&format!("  {:<width$}  {style}{}{style:#}\n", names.name(&resource.id), headline(resource)));
         if detailed {
             for unit in &resource.units {
                 unit_lines(&mut text, resource, unit);
@@ -61,6 +64,8 @@ fn headline(resource: &ResourcePlan) -> String {
         Action::Delete => "delete".to_owned(),
         Action::Update => match rules_changed(resource) {
             Some((added, removed)) => format!("update   {}", rules_text(added, removed)),
+            None if resource.units.iter().any(rolls) => "update, with new nodes for old ones".to_owned(),
+            None if loses(resource) => "update, with something taken away".to_owned(),
             None => "update in place".to_owned(),
         },
         Action::Replace => {
@@ -121,13 +126,16 @@ fn unit_lines(text: &mut String, resource: &ResourcePlan, unit: &UnitPlan) {
     for change in &unit.changes {
         change_lines(text, &prefix, change, op);
     }
-    if op == Op::Replace && unit.key.starts_with("pool") && !unit.delete_first
-        || unit.changes.iter().any(|c| c.takes == Takes::Roll)
-    {
+    if op == Op::Replace && unit.key.starts_with("pool") && !unit.delete_first || rolls(unit) {
         text.push_str("      new pool first, old nodes drained after\n");
     } else if op == Op::Replace && unit.loses_data {
         text.push_str("      the old one is deleted first, with everything in it\n");
     }
+}
+
+/// Whether its nodes are replaced by others.
+fn rolls(unit: &UnitPlan) -> bool {
+    unit.changes.iter().any(|c| c.takes == Takes::Roll)
 }
 
 fn change_lines(text: &mut String, prefix: &str, change: &FieldChange, op: Op) {
@@ -233,8 +241,14 @@ pub fn summary(plan: &Plan) -> String {
     }
     let mut line = if parts.is_empty() { "nothing to do".to_owned() } else { parts.join(", ") };
     line.push('.');
-    if plan.count(Action::Replace) > 0 {
+    let losing = |of: fn(Action) -> bool| plan.resources.iter().any(|r| of(r.action) && loses(r));
+    if losing(|action| action == Action::Replace) {
         line.push_str(" Replacing needs --allow-replace.");
+    } else if losing(|action| !matches!(action, Action::Replace | Action::Delete)) {
+        line.push_str(" What is taken away needs --allow-replace.");
+    }
+    if losing(|action| action == Action::Delete) {
+        line.push_str(" Deleting needs --allow-delete.");
     }
     line
 }
@@ -243,6 +257,7 @@ pub fn summary(plan: &Plan) -> String {
 pub fn as_json(plan: &Plan) -> Value {
     let mut value = serde_json::to_value(plan).unwrap_or_default();
     mark_unknown(&mut value);
+    let mut value = camel(value);
     let mut counts = serde_json::Map::new();
     for resource in &plan.resources {
         let name =
@@ -252,6 +267,33 @@ pub fn as_json(plan: &Plan) -> Value {
     }
     value["summary"] = Value::Object(counts);
     value
+}
+
+/// Names as everywhere else in JSON output. Values of fields are the cloud's and stay as they are.
+fn camel(value: Value) -> Value {
+    match value {
+        Value::Array(items) => Value::Array(items.into_iter().map(camel).collect()),
+        Value::Object(map) => Value::Object(
+            map.into_iter()
+                .map(|(name, value)| match name.as_str() {
+                    "from" | "to" => (name, value),
+                    _ => (camel_name(&name), camel(value)),
+                })
+                .collect(),
+        ),
+        other => other,
+    }
+}
+
+fn camel_name(name: &str) -> String {
+    let mut parts = name.split('_');
+    let mut camel = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let mut letters = part.chars();
+        camel.extend(letters.next().map(|first| first.to_ascii_uppercase()));
+        camel.push_str(letters.as_str());
+    }
+    camel
 }
 
 fn mark_unknown(value: &mut Value) {

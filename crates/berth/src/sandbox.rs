@@ -183,9 +183,11 @@ async fn start_when_free(config: Config) -> Result<Sandbox, Failure> {
 pub fn cannot_start(error: &SandboxError) -> Failure {
     let failure = Failure::caused("the sandbox cannot start", error);
     match error {
-        SandboxError::Bind { .. } => failure
-            .help("another sandbox may be running; to end the one of this project:   berth sandbox --stop")
-            .help("or choose other addresses:   berth sandbox --civo 127.0.0.1:0 --digitalocean 127.0.0.1:0"),
+        SandboxError::Bind { .. } => {
+            failure.help("another sandbox may be running; to end the one of this project:   berth sandbox --stop").help(
+                "to let free ports be chosen, add:   --civo 127.0.0.1:0 --digitalocean 127.0.0.1:0 --kube 127.0.0.1:0",
+            )
+        }
         SandboxError::StateInUse { .. } => failure
             .help("another command is using this cloud; to share one between commands:   berth sandbox --background"),
         SandboxError::NotLoopback { .. } => failure.help("give an address such as 127.0.0.1:7070"),

@@ -2,9 +2,10 @@
 
 use crate::address::{Address, ScopeArgs};
 use crate::failure::Failure;
+use crate::project;
 use crate::workspace::{WorkspaceArgs, settled};
 use berth_model::{REDACTED, ResourceId, words};
-use berth_store::{Filter, Options, Store, StoredResource};
+use berth_store::{Filter, Options, Store, StoreError, StoredResource};
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -13,7 +14,21 @@ pub const DRIFT: &str = "drift";
 
 /// Opens the state to look at it. Unlike a workspace it needs no cloud, not even a simulated one.
 pub async fn open(args: &WorkspaceArgs) -> Result<Store, Failure> {
-    Ok(Store::open(Options { must_exist: true, ..Options::at(args.state_path()?) }).await?)
+    existing(args).await
+}
+
+/// The state, which must be there; where it is not, what to do instead.
+pub async fn existing(args: &WorkspaceArgs) -> Result<Store, Failure> {
+    match Store::open(Options { must_exist: true, ..Options::at(args.state_path()?) }).await {
+        Err(error @ StoreError::Missing { .. }) => {
+            let failure = Failure::from(error);
+            Err(match elsewhere(args) {
+                Some(place) => failure.help(place),
+                None => failure,
+            })
+        }
+        other => Ok(other?),
+    }
 }
 
 /// The addresses as typed; none where none were given.
@@ -55,10 +70,8 @@ pub async fn one(store: &Store, text: &str, scope: &ScopeArgs) -> Result<StoredR
         (None, _) => Err(not_applied(store, &address).await?),
         (Some(last), _) => {
             found.push(last);
-            let places: Vec<String> = found.iter().map(|stored| scope_of(&stored.id)).collect();
-            Err(Failure::new(format!("{address} is there {} times", found.len()))
-                .note(places.join("; "))
-                .help("add --env or --org to say which"))
+            let ids: Vec<&ResourceId> = found.iter().map(|stored| &stored.id).collect();
+            Err(ambiguous(&address, &ids))
         }
     }
 }
@@ -85,6 +98,23 @@ pub async fn not_applied(store: &Store, address: &Address) -> Result<Failure, Fa
     Ok(failure.help("to see what is:   berth get"))
 }
 
+/// That the same name is used in several places, and which.
+pub fn ambiguous(address: &Address, ids: &[&ResourceId]) -> Failure {
+    let places: Vec<String> = ids.iter().map(|id| scope_of(id)).collect();
+    Failure::new(format!("{address} is there {} times", ids.len()))
+        .note(places.join("; "))
+        .help("add --env or --org to say which")
+}
+
+/// Where else to look, when nothing is here: simulated clouds have a state of their own.
+pub fn elsewhere(args: &WorkspaceArgs) -> Option<&'static str> {
+    if args.state.state.is_some() || args.sandbox.sandbox {
+        return None;
+    }
+    let simulated = project::sandbox_state().ok()?;
+    simulated.exists().then_some("what is applied to the simulated clouds is seen with --sandbox")
+}
+
 fn scope_of(id: &ResourceId) -> String {
     match (id.org.as_str(), id.env.as_str()) {
         ("", "") => "no --env".into(),
@@ -96,7 +126,12 @@ fn scope_of(id: &ResourceId) -> String {
 
 /// A command to type about a resource, with what it takes to find it again.
 pub fn command(verb: &str, id: &ResourceId, args: &WorkspaceArgs) -> String {
-    let mut line = format!("berth {verb} {id}");
+    format!("berth {verb} {id}{}", flags(id, args))
+}
+
+/// The flags that it takes to find a resource again.
+pub fn flags(id: &ResourceId, args: &WorkspaceArgs) -> String {
+    let mut line = String::new();
     for (flag, value) in [(" --org ", &id.org), (" --env ", &id.env)] {
         if !value.is_empty() {
             line.push_str(flag);

@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use crate::project::{self, StateArgs};
 use crate::sandbox::{SandboxArgs, Sandboxed, connect_or_start};
+use crate::stored;
 use berth_clouds::accounts::{Accounts, Simulated};
 use berth_clouds::{Clouds, Credentials};
 use berth_engine::{Known, KnownResource, Request, Wanted, parents};
@@ -58,8 +59,10 @@ impl Workspace {
     }
 
     async fn open_with(args: &WorkspaceArgs, must_exist: bool) -> Result<Self, Failure> {
-        let path = args.state_path()?;
-        let store = Store::open(Options { must_exist, ..Options::at(path) }).await?;
+        let store = match must_exist {
+            true => stored::existing(args).await?,
+            false => Store::open(Options::at(args.state_path()?)).await?,
+        };
         let sandbox = match args.sandbox.sandbox {
             true => Some(connect_or_start(args.sandbox.speed, &project::folder()?).await?),
             false => None,
@@ -198,7 +201,9 @@ fn label_prefix() -> Result<String, Failure> {
     let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     match prefix.as_str() {
         "" => Ok(LABEL_PREFIX.into()),
-        text if text.len() <= 32 && text.starts_with(|c: char| c.is_ascii_lowercase()) && text.chars().all(good) => Ok(prefix),
+        text if text.len() <= 32 && text.starts_with(|c: char| c.is_ascii_lowercase()) && text.chars().all(good) => {
+            Ok(prefix)
+        }
         _ => Err(Failure::new("BERTH_LABEL_PREFIX cannot begin a label")
             .help("use at most 32 lower-case letters, digits and hyphens, starting with a letter")),
     }

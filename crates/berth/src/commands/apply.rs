@@ -9,7 +9,7 @@ use crate::output::{self, Format, OutputArgs};
 use crate::saved_plan::SavedPlan;
 use crate::terminal::harmless_line;
 use crate::workspace::{Workspace, WorkspaceArgs, settled, stored_manifest};
-use crate::{manifests, plan_view};
+use crate::{drift_view, manifests, plan_view, stored};
 use berth_clouds::Credentials;
 use berth_engine::{Plan, Request};
 use berth_model::{Manifest, ResourceId};
@@ -29,7 +29,7 @@ pub struct Args {
     #[arg(short, long = "filename", value_name = "FILE|DIR|-", required_unless_present_any = ["what", "stack_input"])]
     file: Vec<PathBuf>,
     /// Project Planton's stack input: a target with its provider's credentials
-    #[arg(long, value_name = "FILE", conflicts_with = "file")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["file", "env", "org"])]
     stack_input: Option<PathBuf>,
     #[command(flatten)]
     scope: ScopeArgs,
@@ -70,6 +70,7 @@ fn source(args: &Args) -> Result<Result<From, Exit>, Failure> {
             return loaded.refuse(args.output.output).map(Err);
         }
         loaded.print();
+        let loaded = loaded.narrow(&args.scope)?;
         let manifests = loaded.manifests.into_iter().map(Arc::new).collect();
         return Ok(Ok(From::Manifests { manifests, credentials: None }));
     }
@@ -77,10 +78,29 @@ fn source(args: &Args) -> Result<Result<From, Exit>, Failure> {
         && Address::parse(only, &args.scope).is_err()
         && std::path::Path::new(only).is_file()
     {
+        if args.scope.is_given() {
+            return Err(Failure::new("a saved plan is carried out whole: --env and --org do not go with it"));
+        }
         return Ok(Ok(From::Saved(Box::new(SavedPlan::read(only.as_ref())?))));
     }
-    let addresses = args.what.iter().map(|text| Address::parse(text, &args.scope)).collect::<Result<_, _>>()?;
+    let addresses = args.what.iter().map(|text| address(text, &args.scope)).collect::<Result<_, _>>()?;
     Ok(Ok(From::State(addresses)))
+}
+
+/// What is typed here without `-f` is often meant to be a file.
+fn address(text: &str, scope: &ScopeArgs) -> Result<Address, Failure> {
+    Address::parse(text, scope).map_err(|failure| {
+        let path = std::path::Path::new(text);
+        if path.exists() {
+            return Failure::new(format!("`{text}` is neither a saved plan nor a resource"))
+                .help(format!("to apply manifests:   berth apply -f {text}"));
+        }
+        if path.extension().is_some() || text.ends_with('/') {
+            return Failure::new(format!("there is no file `{text}`"))
+                .help("a plan is made with:   berth plan -f FILE --out PLAN");
+        }
+        failure
+    })
 }
 
 async fn apply(args: Args, from: From) -> Outcome {
@@ -110,7 +130,7 @@ async fn apply_in(args: &Args, workspace: &Workspace, from: From) -> Outcome {
     let unwanted = promised.as_ref().map(|(ids, _)| ids.clone()).unwrap_or_default();
     let place = |id: &ResourceId| manifests.iter().find(|m| m.id == *id).and_then(|m| m.place());
     let (mut request, clouds) = workspace.request(&manifests, unwanted).await?;
-    let planned = make_plan(&clouds, &request, &place).await?;
+    let planned = make_plan(&clouds, &request, &args.workspace, &place).await?;
     if let Some((_, promise)) = &promised
         && *promise != planned.plan
     {
@@ -127,16 +147,16 @@ async fn apply_in(args: &Args, workspace: &Workspace, from: From) -> Outcome {
         run.finish().await;
         {
             anstream::eprintln!(
-                "nothing to do: {} as declared ({} API calls, {})",
+                "nothing to do: {} as declared ({}, {})",
                 are(manifests.len()),
-                clouds.calls(),
+                drift_view::count(clouds.calls() as usize, "API call"),
                 took_text(started.elapsed())
             );
             return Ok(Exit::Done);
         }
     }
     let plan = planned.plan.clone();
-    let exit = carry_out(&clouds, &run, &request, planned, &args.run, format).await?;
+    let exit = carry_out(&clouds, &run, &request, planned, &args.run, format, &args.workspace).await?;
     if exit == Exit::Done && matches!(format, Format::Table | Format::Wide) {
         finish(&plan, started, args.workspace.sandbox.sandbox, args.run.no_wait)?;
     }
@@ -171,7 +191,7 @@ async fn applied(workspace: &Workspace, addresses: &[Address]) -> Result<Vec<Arc
             manifests.push(Arc::new(stored_manifest(stored, &workspace.store.unseal(stored)?)?));
         }
         if manifests.len() == before {
-            return Err(Failure::new(format!("{address} is not applied")).help("to see what is:   berth get"));
+            return Err(stored::not_applied(&workspace.store, address).await?);
         }
     }
     Ok(manifests)

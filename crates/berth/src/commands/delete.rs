@@ -1,14 +1,14 @@
 //! `berth delete`: takes away what was applied, those that refer to others first.
 
 use crate::address::{Address, ScopeArgs};
-use crate::carry_out::{RunArgs, allowed, carry_out, make_plan, took_text};
+use crate::carry_out::{RunArgs, allowed, carry_out, make_plan, print_result, took_text};
 use crate::cli::{Threads, block_on};
 use crate::confirm::ConfirmArgs;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Format, OutputArgs};
 use crate::workspace::{Workspace, WorkspaceArgs};
-use crate::{manifests, plan_view};
-use berth_engine::{Known, parents};
+use crate::{manifests, plan_view, stored};
+use berth_engine::{Known, Plan, Report, parents};
 use berth_model::ResourceId;
 use berth_store::Entries;
 use std::collections::{BTreeSet, HashMap};
@@ -58,6 +58,7 @@ pub fn run(args: Args) -> Outcome {
         if loaded.has_errors() {
             return loaded.refuse(args.output.output);
         }
+        let loaded = loaded.narrow(&args.scope)?;
         What::Ids(loaded.manifests.into_iter().map(|m| m.id).collect())
     };
     block_on(Threads::Two, async {
@@ -78,17 +79,23 @@ async fn delete(args: &Args, workspace: &Workspace, what: What) -> Outcome {
         What::Ids(all) => ids.extend(all.iter().filter(|id| known.resources.contains_key(id)).cloned()),
         What::Addresses(addresses) => {
             for address in addresses {
-                let mut found = known.resources.keys().filter(|id| address.matches(id)).peekable();
+                let mut found: Vec<&ResourceId> = known.resources.keys().filter(|id| address.matches(id)).collect();
                 // A deletion that was interrupted is gone on with by the same command: what it took away is no mistake.
-                if found.peek().is_none() && !was_here(workspace, address).await? {
-                    return Err(Failure::new(format!("{address} is not applied")).help("to see what is:   berth get"));
+                if found.is_empty() && !was_here(workspace, address).await? {
+                    return Err(stored::not_applied(&workspace.store, address).await?);
                 }
-                ids.extend(found.cloned());
+                // Whoever names one means one.
+                if address.name.is_some() && found.len() > 1 {
+                    found.sort();
+                    return Err(stored::ambiguous(address, &found));
+                }
+                ids.extend(found.into_iter().cloned());
             }
         }
     }
     if ids.is_empty() {
         anstream::eprintln!("nothing to delete: none of these is applied");
+        print_result(&Plan::default(), &Report::default(), started.elapsed(), 0, args.output.output)?;
         return Ok(Exit::Done);
     }
     include_referrers(&known, &mut ids, args.cascade)?;
@@ -96,7 +103,7 @@ async fn delete(args: &Args, workspace: &Workspace, what: What) -> Outcome {
     let unwanted: Vec<ResourceId> = ids.into_iter().collect();
     let (mut request, clouds) = workspace.request(&[], unwanted).await?;
     request.known = known;
-    let planned = make_plan(&clouds, &request, &|_| None).await?;
+    let planned = make_plan(&clouds, &request, &args.workspace, &|_| None).await?;
     let format = args.output.output;
     if matches!(format, Format::Table | Format::Wide) {
         anstream::eprint!("{}", plan_view::text(&planned.plan, format == Format::Wide));
@@ -106,7 +113,7 @@ async fn delete(args: &Args, workspace: &Workspace, what: What) -> Outcome {
         run.set_deleting(id).await?;
     }
     let count = request.unwanted.len();
-    let exit = carry_out(&clouds, &run, &request, planned, &args.run, format).await?;
+    let exit = carry_out(&clouds, &run, &request, planned, &args.run, format, &args.workspace).await?;
     if exit == Exit::Done && matches!(format, Format::Table | Format::Wide) {
         anstream::eprintln!("\n{count} deleted in {}", took_text(started.elapsed()));
     }

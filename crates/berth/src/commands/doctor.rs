@@ -86,7 +86,9 @@ fn table(checks: &[Check]) -> String {
             Health::Absent => "·",
             Health::Failed => "✗",
         };
-        table.row([mark, check.area, &check.name, &check.detail]);
+        // What is wrong is said below, with what to do about it.
+        let found = if check.health == Health::Failed { "failed, see below" } else { &check.detail };
+        table.row([mark, check.area, &check.name, found]);
     }
     let mut text = table.render();
     for check in checks.iter().filter(|check| check.health == Health::Failed) {

@@ -2,10 +2,12 @@
 
 use crate::accept;
 use crate::address::ScopeArgs;
+use crate::carry_out::trouble_failures;
 use crate::cli::{Threads, block_on};
 use crate::drift_view::{self, Finding};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{self, Format, OutputArgs};
+use crate::progress;
 use crate::stored::{self, DRIFT};
 use crate::workspace::{Workspace, WorkspaceArgs};
 use berth_engine::record::{Recorder, Status};
@@ -81,10 +83,13 @@ async fn check(args: &Args, workspace: &Workspace) -> Outcome {
     let (known, ids) = asked(workspace, &args.what, &args.scope).await?;
     if ids.is_empty() {
         anstream::eprintln!("nothing is applied here");
+        let none = Drifted { checked: 0, drifted: BTreeMap::new(), troubles: Vec::new(), seen: Vec::new() };
+        let value = drift_view::as_json(&BTreeMap::new(), &none, 0, 0.0);
+        output::show(args.output.output, &value, |_| String::new(), Vec::new)?;
         return Ok(Exit::Done);
     }
     let clouds = workspace.clouds().await?;
-    let seen = drift(&clouds, &known, &ids, false).await;
+    let seen = progress::patiently("reading the clouds", drift(&clouds, &known, &ids, false)).await;
     let findings = drift_view::findings(&clouds, &known, &seen).await;
     let (calls, seconds) = (clouds.calls(), started.elapsed().as_secs_f64());
     if !args.accept {
@@ -109,9 +114,8 @@ async fn check(args: &Args, workspace: &Workspace) -> Outcome {
         }
     }
     output::show(format, &value, |_| text, names)?;
-    for (id, trouble) in &seen.troubles {
-        let message = format!("{id} could not be checked: {}", trouble.message);
-        trouble.help.iter().fold(Failure::new(message), |failure, line| failure.help(line)).print();
+    for failure in trouble_failures(&seen.troubles, &args.workspace, &|_| None) {
+        failure.note("it could not be checked").print();
     }
     if args.accept && !findings.is_empty() {
         let left = accept::accept(workspace, &args.workspace, &known, &findings, format).await?;

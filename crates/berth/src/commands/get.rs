@@ -57,7 +57,15 @@ pub fn run(args: Args) -> Outcome {
     }
     let format = args.output.output;
     if found.is_empty() && matches!(format, Format::Table | Format::Wide) {
-        anstream::eprintln!("nothing is applied here{}", if addresses.is_empty() { "" } else { " of that kind" });
+        let narrowed = !args.labels.is_empty() || args.scope.is_given();
+        anstream::eprintln!(
+            "nothing is applied here{}{}",
+            if addresses.is_empty() { "" } else { " of that kind" },
+            if narrowed { " with that label, env or org" } else { "" }
+        );
+        if let Some(place) = stored::elsewhere(&args.workspace) {
+            anstream::eprintln!("  {place}");
+        }
         return Ok(Exit::Done);
     }
     // One resource asked for by its name is one object, not a list of one.
@@ -97,7 +105,12 @@ fn table(found: &[StoredResource], wide: bool) -> String {
             fact(one, "version"),
             fact(one, "nodes"),
             age(one.created_at, now),
-            if phase.is_empty() { fact(one, DRIFT) } else { cut(&phase) },
+            match phase.as_str() {
+                "" => fact(one, DRIFT),
+                // The whole message has a column of its own.
+                message if wide && message == one.status.message => one.status.state.to_lowercase(),
+                phase => cut(phase),
+            },
         ];
         if wide {
             let endpoint = one.status.outputs.get("api_server_endpoint").map(stored::value_text).unwrap_or_default();

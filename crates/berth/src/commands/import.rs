@@ -1,7 +1,7 @@
 //! `berth import`: takes over what is already in a cloud. Writes its manifest, and then shows that nothing would change.
 
 use crate::address::{Address, ScopeArgs, find_kind};
-use crate::carry_out::{RunArgs, carry_out, make_plan};
+use crate::carry_out::{RunArgs, carry_out, make_plan, print_result};
 use crate::cli::{Threads, block_on};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Format, OutputArgs};
@@ -9,13 +9,14 @@ use crate::workspace::{Workspace, WorkspaceArgs};
 use crate::{plan_view, yaml};
 use berth_engine::handler::{Catalog, Raised};
 use berth_engine::unit::{Props, UnitState};
-use berth_engine::{Action, Request, Wanted, lower_now};
+use berth_engine::{Action, Plan, Report, Request, Wanted, lower_now};
 use berth_model::{Manifest, ResourceId, parse, registry};
 use berth_store::{NewResource, Run};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Take over what is already in a cloud
 #[derive(clap::Args, Debug)]
@@ -118,6 +119,7 @@ async fn import(args: &Args, workspace: &Workspace, address: Option<Address>) ->
     };
     if taken.is_empty() {
         anstream::eprintln!("nothing to import: everything that Berth can describe is managed already");
+        print_result(&Plan::default(), &Report::default(), Duration::ZERO, clouds.calls(), args.output.output)?;
         return Ok(Exit::Done);
     }
     for one in &taken {
@@ -161,7 +163,7 @@ async fn take_over(
     let checked = match result {
         Ok(()) => {
             let (request, clouds) = workspace.request(&all, Vec::new()).await?;
-            match make_plan(&clouds, &request, &|_| None).await {
+            match make_plan(&clouds, &request, &args.workspace, &|_| None).await {
                 Ok(planned) => {
                     let changes =
                         planned.plan.resources.iter().find(|r| !matches!(r.action, Action::Unchanged | Action::Resume));
@@ -198,7 +200,7 @@ async fn take_over(
         write_new(&one.file, text)?;
     }
     let format = args.output.output;
-    let exit = carry_out(&clouds, run, &request, planned, &args.run, format).await?;
+    let exit = carry_out(&clouds, run, &request, planned, &args.run, format, &args.workspace).await?;
     if exit == Exit::Done && matches!(format, Format::Table | Format::Wide) {
         for one in taken {
             anstream::eprintln!("{} imported; its manifest is {}", one.id, one.file.display());

@@ -6,7 +6,7 @@ use crate::failure::{Exit, Failure, Outcome};
 use crate::kubeconfig_file::{Entry, MergeError, merge};
 use crate::stored;
 use crate::workspace::{Workspace, WorkspaceArgs, stored_manifest};
-use crate::{output, project};
+use crate::{output, project, sandbox};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use berth_engine::handler::Catalog;
@@ -165,7 +165,14 @@ fn merge_into(args: &Args, id: &ResourceId, kubeconfig: &str) -> Outcome {
         project::write_private(&path, merged.text.as_bytes())?;
     }
     anstream::eprintln!("context {name} is in {place}, and the current one");
-    anstream::eprintln!("  to try it:   kubectl get nodes");
+    if args.workspace.sandbox.sandbox && sandbox::recorded(&project::folder()?).is_none() {
+        anstream::eprintln!(
+            "  no sandbox is running, so nothing answers there; to start one:   berth sandbox --background"
+        );
+        anstream::eprintln!("  then merge again, since its address may be another");
+    } else {
+        anstream::eprintln!("  to try it:   kubectl get nodes");
+    }
     Ok(Exit::Done)
 }
 

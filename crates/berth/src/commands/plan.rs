@@ -50,15 +50,16 @@ pub fn run(args: Args) -> Outcome {
 async fn plan(args: &Args, workspace: &Workspace, manifests: &[Arc<Manifest>]) -> Outcome {
     let place = |id: &ResourceId| manifests.iter().find(|m| m.id == *id).and_then(|m| m.place());
     let (request, clouds) = workspace.request(manifests, Vec::new()).await?;
-    let planned = make_plan(&clouds, &request, &place).await?;
+    let planned = make_plan(&clouds, &request, &args.workspace, &place).await?;
     let plan = planned.plan;
     if let Some(path) = &args.out {
         SavedPlan::new(&workspace.store, manifests, &[], &plan)?.write(path)?;
     }
     let names = || plan.resources.iter().map(|r| r.id.to_string()).collect();
     output::show(args.output.output, &plan_view::as_json(&plan), |wide| plan_view::text(&plan, wide), names)?;
-    if let Some(path) = &args.out {
-        anstream::eprintln!("to carry out exactly this:   berth apply {}", path.display());
+    if let Some(path) = args.out.as_ref().filter(|_| !plan.is_empty()) {
+        let flag = if args.workspace.sandbox.sandbox { " --sandbox" } else { "" };
+        anstream::eprintln!("to carry out exactly this:   berth apply {}{flag}", path.display());
     }
     Ok(if args.detailed_exitcode && !plan.is_empty() { Exit::Pending } else { Exit::Done })
 }

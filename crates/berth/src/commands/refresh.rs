@@ -1,6 +1,7 @@
 //! `berth refresh`: what the state remembers of outputs and facts becomes what the clouds show. Clouds are only read.
 
 use crate::address::ScopeArgs;
+use crate::carry_out::trouble_failures;
 use crate::cli::{Threads, block_on};
 use crate::commands::drift::asked;
 use crate::diagnostics::count;
@@ -61,7 +62,7 @@ async fn refresh(args: &Args, workspace: &Workspace) -> Outcome {
     let run = workspace.store.begin_run("refresh").await?;
     let (known, ids) = asked(workspace, &args.what, &args.scope).await?;
     let clouds = workspace.clouds().await?;
-    let seen = drift(&clouds, &known, &ids, true).await;
+    let seen = crate::progress::patiently("reading the clouds", drift(&clouds, &known, &ids, true)).await;
 
     let mut by_resource: BTreeMap<ResourceId, Vec<(UnitState, Option<Observed>)>> = BTreeMap::new();
     for (unit, observed) in seen.seen {
@@ -104,9 +105,8 @@ async fn refresh(args: &Args, workspace: &Workspace) -> Outcome {
             anstream::eprintln!("  make it again:   {}", stored::command("apply", &gone.resource, &args.workspace));
         }
     }
-    for (id, trouble) in &seen.troubles {
-        let message = format!("{id} could not be read: {}", trouble.message);
-        trouble.help.iter().fold(Failure::new(message), |failure, line| failure.help(line)).print();
+    for failure in trouble_failures(&seen.troubles, &args.workspace, &|_| None) {
+        failure.note("it could not be read").print();
     }
     Ok(if seen.troubles.is_empty() { Exit::Done } else { Exit::Failed })
 }

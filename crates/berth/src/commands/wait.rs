@@ -101,7 +101,7 @@ async fn ready(args: &Args, workspace: &Workspace, addresses: &[Address]) -> Out
         manifests.push(Arc::new(stored_manifest(stored, &workspace.store.unseal(stored)?)?));
     }
     let (request, clouds) = workspace.request(&manifests, Vec::new()).await?;
-    let planned = make_plan(&clouds, &request, &|_| None).await?;
+    let planned = make_plan(&clouds, &request, &args.workspace, &|_| None).await?;
     let more = planned.plan.resources.iter().find(|r| !matches!(r.action, Action::Resume | Action::Unchanged));
     if let Some(more) = more {
         let why = more.units.iter().map(|unit| unit.why.as_str()).find(|why| !why.is_empty());
@@ -115,7 +115,7 @@ async fn ready(args: &Args, workspace: &Workspace, addresses: &[Address]) -> Out
     }
     let count = manifests.len();
     let run_args = RunArgs { parallelism: 64, timeout: args.timeout, no_wait: false };
-    let exit = carry_out(&clouds, &run, &request, planned, &run_args, args.output.output).await?;
+    let exit = carry_out(&clouds, &run, &request, planned, &run_args, args.output.output, &args.workspace).await?;
     if exit == Exit::Done {
         say(args, &format!("{} ready in {}", are(count), took_text(started.elapsed())));
     }
@@ -157,9 +157,9 @@ async fn deleted(args: &Args, workspace: &Workspace, addresses: &[Address]) -> O
     let unwanted: Vec<ResourceId> = found.into_iter().map(|stored| stored.id).collect();
     let number = unwanted.len();
     let (request, clouds) = workspace.request(&[], unwanted).await?;
-    let planned = make_plan(&clouds, &request, &|_| None).await?;
+    let planned = make_plan(&clouds, &request, &args.workspace, &|_| None).await?;
     let run_args = RunArgs { parallelism: 64, timeout: args.timeout, no_wait: false };
-    let exit = carry_out(&clouds, &run, &request, planned, &run_args, args.output.output).await?;
+    let exit = carry_out(&clouds, &run, &request, planned, &run_args, args.output.output, &args.workspace).await?;
     if exit == Exit::Done {
         say(args, &format!("{} deleted in {}", count(number, "resource"), took_text(started.elapsed())));
     }

@@ -1,5 +1,6 @@
 //! What is going on, as lines of text: pure, so that it can be tested without a terminal or a clock.
 
+use crate::address::Names;
 use crate::terminal::harmless_line;
 use berth_engine::progress::Progress;
 use berth_model::ResourceId;
@@ -10,6 +11,7 @@ use std::time::Duration;
 pub const MOST_LINES: usize = 20;
 /// Fleets larger than this are summed up, and their successes are not listed one by one.
 pub const FLEET: usize = 100;
+const MESSAGE_WIDTH: usize = 60;
 const FRAMES: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 
 #[derive(Debug)]
@@ -29,6 +31,7 @@ enum State {
 #[derive(Debug, Default)]
 pub struct Board {
     total: usize,
+    names: Names,
     rows: BTreeMap<ResourceId, Row>,
     arrivals: usize,
     pub done: usize,
@@ -37,8 +40,8 @@ pub struct Board {
 }
 
 impl Board {
-    pub fn new(total: usize) -> Self {
-        Self { total, ..Self::default() }
+    pub fn new(total: usize, names: Names) -> Self {
+        Self { total, names, ..Self::default() }
     }
 
     fn is_fleet(&self) -> bool {
@@ -49,7 +52,7 @@ impl Board {
     pub fn see(&mut self, now: Duration, progress: &Progress) -> Option<String> {
         match progress {
             Progress::Waits { resource, on } => {
-                self.put(resource, State::Waits { on: on.to_string() });
+                self.put(resource, State::Waits { on: self.names.name(on) });
                 None
             }
             Progress::Started { resource, verb, typical } => {
@@ -66,19 +69,26 @@ impl Board {
             Progress::Done { resource, summary, took } => {
                 self.rows.remove(resource);
                 self.done += 1;
-                (!self.is_fleet()).then(|| ended("✓", resource, summary, Some(*took)))
+                (!self.is_fleet()).then(|| self.ended("✓", resource, summary, Some(*took)))
             }
             Progress::Failed { resource, trouble } => {
                 self.rows.remove(resource);
                 self.failed += 1;
-                Some(ended("✗", resource, &trouble.message, None))
+                Some(self.ended("✗", resource, &cut(&trouble.message), None))
             }
             Progress::Skipped { resource, because } => {
                 self.rows.remove(resource);
                 self.skipped += 1;
-                (!self.is_fleet()).then(|| ended("-", resource, &format!("skipped: {because}"), None))
+                (!self.is_fleet()).then(|| self.ended("-", resource, &format!("not tried to its end: {because}"), None))
             }
         }
+    }
+
+    fn ended(&self, mark: &str, resource: &ResourceId, what: &str, took: Option<Duration>) -> String {
+        let took = took.map(|took| format!("  {}", short(took))).unwrap_or_default();
+        let width = self.names.width().clamp(34, 60);
+        let what = harmless_line(what.lines().next().unwrap_or_default());
+        format!("  {mark} {:width$}  {what}{took}", self.names.name(resource))
     }
 
     fn put(&mut self, resource: &ResourceId, state: State) {
@@ -95,15 +105,19 @@ impl Board {
     pub fn lines(&self, now: Duration, tick: usize, width: usize) -> Vec<String> {
         let mut rows: Vec<_> = self.rows.iter().collect();
         rows.sort_by_key(|(_, row)| (matches!(row.state, State::Waits { .. }), row.place));
-        let names = rows.iter().take(MOST_LINES).map(|(id, _)| id.to_string().chars().count()).max().unwrap_or(0);
+        let names = rows.iter().take(MOST_LINES).map(|(id, _)| self.names.name(id).chars().count()).max().unwrap_or(0);
         let mut lines: Vec<String> = rows
             .iter()
             .take(MOST_LINES)
             .map(|(id, row)| match &row.state {
-                State::Waits { on } => fit(&format!("  · {:names$}  waits for {on}", id.to_string()), "", width),
+                State::Waits { on } => fit(&format!("  · {:names$}  waits for {on}", self.names.name(id)), "", width),
                 State::Runs { what, since, typical } => {
                     let mark = FRAMES[tick % FRAMES.len()];
-                    fit(&format!("  {mark} {:names$}  {what}", id.to_string()), &clock(now - *since, *typical), width)
+                    fit(
+                        &format!("  {mark} {:names$}  {what}", self.names.name(id)),
+                        &clock(now - *since, *typical),
+                        width,
+                    )
                 }
             })
             .collect();
@@ -124,7 +138,8 @@ impl Board {
         match &self.rows.get(resource)?.state {
             State::Waits { .. } => None,
             State::Runs { what, since, typical } => {
-                Some(format!("{resource}: {} ({})", harmless_line(what), clock(now - *since, *typical)))
+                let name = self.names.name(resource);
+                Some(format!("{name}: {} ({})", harmless_line(what), clock(now - *since, *typical)))
             }
         }
     }
@@ -134,9 +149,12 @@ impl Board {
     }
 }
 
-fn ended(mark: &str, resource: &ResourceId, what: &str, took: Option<Duration>) -> String {
-    let took = took.map(|took| format!("  {}", short(took))).unwrap_or_default();
-    format!("  {mark} {:34}  {}{took}", resource.to_string(), harmless_line(what.lines().next().unwrap_or_default()))
+/// The whole of it is said, with what to do about it, when the run is over.
+fn cut(message: &str) -> String {
+    match message.char_indices().nth(MESSAGE_WIDTH) {
+        Some((at, _)) => format!("{}…", &message[..at]),
+        None => message.to_owned(),
+    }
 }
 
 fn clock(elapsed: Duration, typical: Option<Duration>) -> String {
@@ -191,7 +209,7 @@ mod tests {
 
     #[test]
     fn shows_what_runs_then_what_waits() {
-        let mut board = Board::new(3);
+        let mut board = Board::new(3, Names::default());
         let pool = ResourceId::new("CivoKubernetesNodePool", "shop-batch");
         let shop = ResourceId::new("CivoKubernetesCluster", "shop");
         assert_eq!(board.see(at(0), &Progress::Waits { resource: pool, on: shop.clone() }), None);
@@ -209,7 +227,7 @@ mod tests {
 
     #[test]
     fn a_fleet_is_bounded_and_summed_up() {
-        let mut board = Board::new(10_000);
+        let mut board = Board::new(10_000, Names::default());
         for i in 0..500 {
             board.see(at(1), &started(&format!("c{i}"), 90));
         }
@@ -226,7 +244,7 @@ mod tests {
 
     #[test]
     fn a_name_with_controls_cannot_move_the_cursor() {
-        let mut board = Board::new(1);
+        let mut board = Board::new(1, Names::default());
         board.see(at(0), &started("x\u{1b}[2J", 1));
         assert!(!board.lines(at(0), 0, 80).join("").contains('\u{1b}'));
     }

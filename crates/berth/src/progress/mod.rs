@@ -3,6 +3,7 @@
 
 mod board;
 
+use crate::address::Names;
 use crate::terminal;
 use berth_engine::progress::{Progress, Watcher};
 use berth_model::ResourceId;
@@ -10,6 +11,7 @@ use board::Board;
 pub use board::short;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::collections::BTreeMap;
+use std::future::Future;
 use std::io::Write;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -17,6 +19,30 @@ use std::time::{Duration, Instant};
 const TICK: Duration = Duration::from_millis(120);
 /// Without a terminal, a long wait says so again after this long.
 const REPEAT: Duration = Duration::from_secs(15);
+
+/// Shorter than this needs no word.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Waits for something that has no steps of its own to show, and says so when it takes long.
+pub async fn patiently<T>(what: &str, work: impl Future<Output = T>) -> T {
+    let mut work = std::pin::pin!(work);
+    if let Ok(done) = tokio::time::timeout(PATIENCE, &mut work).await {
+        return done;
+    }
+    if !terminal::stderr_is_live() {
+        eprint_line(&format!("{what} …"));
+        return work.await;
+    }
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
+    if let Ok(style) = ProgressStyle::with_template("  {spinner} {msg}  {elapsed}") {
+        bar.set_style(style);
+    }
+    bar.set_message(format!("{what} …"));
+    bar.enable_steady_tick(TICK);
+    let done = work.await;
+    bar.finish_and_clear();
+    done
+}
 
 /// The watcher for one run. Dropping it takes the live lines away.
 pub struct Display {
@@ -42,11 +68,11 @@ enum Surface {
 
 impl Display {
     /// For a run over so many resources.
-    pub fn new(total: usize) -> Self {
-        Self::on(total, terminal::stderr_is_live())
+    pub fn new(total: usize, names: Names) -> Self {
+        Self::on(total, names, terminal::stderr_is_live())
     }
 
-    fn on(total: usize, live: bool) -> Self {
+    fn on(total: usize, names: Names, live: bool) -> Self {
         let surface = if live {
             let multi = MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(10));
             Surface::Live { multi, bars: Vec::new(), tick: 0 }
@@ -55,7 +81,7 @@ impl Display {
         };
         let shared = Arc::new(Shared {
             started: Instant::now(),
-            state: Mutex::new(Drawn { board: Board::new(total), surface }),
+            state: Mutex::new(Drawn { board: Board::new(total, names), surface }),
             stop: (Mutex::new(false), Condvar::new()),
         });
         let ticker = Arc::clone(&shared);

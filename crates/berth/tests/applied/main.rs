@@ -1,6 +1,7 @@
 //! Commands that look at what is applied: the real binary against simulated clouds over real HTTP. One test program, so
 //! that it is linked once.
 
+mod asks;
 mod drift;
 mod project;
 mod reads;
