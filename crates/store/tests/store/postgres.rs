@@ -4,9 +4,11 @@ use crate::server::{PASSWORD, Server};
 use crate::*;
 use berth_engine::record::{Closing, RecordError, Recorder};
 use berth_store::{Entries, Filter};
+use sqlx::{Connection, Executor};
 use std::collections::{HashMap, HashSet};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 /// Ends every connection of Berth's to the place's database, as an idle timeout or an administrator would.
 async fn end_connections(place: &Place) -> i64 {
@@ -58,6 +60,44 @@ async fn a_run_whose_connection_broke_writes_no_more() {
     // Who came first, and ended badly, is not who is shown.
     let StoreError::Locked { holder, .. } = refused(home.store.begin_run("third").await) else { panic!("two runs") };
     assert_eq!((holder.command.as_str(), holder.host.is_some()), ("second", true));
+}
+
+/// A takeover that is under way when a write looks at the fence is waited for, not overlooked.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_write_waits_for_a_takeover_that_is_not_yet_committed() {
+    let home = place::postgres().await.open().await;
+    let run = home.store.begin_run("first").await.unwrap();
+    let id = save(&run, "net").await;
+    let mut other = sqlx::PgConnection::connect(&home.place.address).await.unwrap();
+    other.execute("BEGIN").await.unwrap();
+    other.execute("UPDATE fence SET number = number + 1").await.unwrap();
+    let late = async {
+        let result = run.event(&id, "late", "").await;
+        assert!(matches!(result, Err(RecordError::Fenced)), "{result:?}");
+    };
+    let takeover = async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        other.execute("COMMIT").await.unwrap();
+    };
+    futures::future::join(late, takeover).await;
+    assert!(home.store.events(10).await.unwrap().is_empty());
+}
+
+/// After an error PostgreSQL refuses the rest of a transaction; the others must not suffer from it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_write_that_the_server_refuses_harms_no_other() {
+    let home = place::postgres().await.open().await;
+    let run = home.store.begin_run("test").await.unwrap();
+    let id = save(&run, "net").await;
+    let writes = (0..100).map(async |number| {
+        // There is no such character in a text of PostgreSQL's.
+        let key = if number % 20 == 7 { "net\0work" } else { "network" };
+        (number % 20 == 7, run.save_unit(unit(&id, key, &format!("t{number}"))).await)
+    });
+    for (bad, result) in futures::future::join_all(writes).await {
+        assert_eq!(bad, matches!(result, Err(RecordError::Failed(_))), "{result:?}");
+    }
+    assert_eq!(home.store.units_of(&id).await.unwrap().len(), 95);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -163,7 +203,7 @@ async fn whoever_is_not_let_in_is_told_why_without_the_password() {
     let closed = format!("postgres://berth:hunter2-closed@{nobody_listens}/berth");
     let missing = place.address.replace("/state_", "/hunter_");
     for (address, cause) in [(wrong, "password"), (closed, "refused"), (missing, "does not exist")] {
-        let clock = std::time::Instant::now();
+        let clock = Instant::now();
         let error = refused(Store::open(options(&address)).await);
         let StoreError::Connect { state, source } = &error else { panic!("{error}") };
         assert!(clock.elapsed().as_secs() < 10, "told at once");

@@ -13,6 +13,7 @@ on_both! {
     writes_at_the_same_time_share_a_commit,
     a_batch_of_resources_is_saved_whole_or_not_at_all,
     a_stale_run_is_fenced_off,
+    of_many_at_once_one_may_write,
     a_finished_run_frees_the_lock_and_writes_no_more,
     an_entry_that_a_dead_run_left_open_is_settled_by_the_next_look,
 }
@@ -250,6 +251,19 @@ async fn a_stale_run_is_fenced_off(place: Place) {
     assert_eq!(home.store.events(10).await.unwrap().len(), 1);
     assert!(home.store.journal(Entries::All, 10).await.unwrap().is_empty());
     assert_eq!(home.store.resource(&id).await.unwrap().unwrap().generation, 1);
+}
+
+async fn of_many_at_once_one_may_write(place: Place) {
+    let home = place.open().await;
+    let mut runs = Vec::new();
+    for result in futures::future::join_all((0..8).map(|_| home.store.begin_run("one of many"))).await {
+        match result {
+            Ok(run) => runs.push(run),
+            Err(error) => assert!(matches!(error, StoreError::Locked { .. }), "{error}"),
+        }
+    }
+    assert_eq!(runs.len(), 1);
+    save(&runs[0], "net").await;
 }
 
 async fn a_finished_run_frees_the_lock_and_writes_no_more(place: Place) {
