@@ -3,12 +3,16 @@
 use crate::diff::fill;
 use crate::graph::{Graph, Walk};
 use crate::handler::{Catalog, Trouble};
+use crate::lower::{in_order, lower, outputs_of};
 use crate::observe::no_handler;
-use crate::plan::{Action, Planned, Request, ResourcePlan, Wanted, in_order, lower, outputs_of};
+use crate::patience::Limit;
+use crate::plan::{Action, Planned, Request, ResourcePlan, UnitPlan, Wanted, live};
 use crate::progress::{Progress, Watcher};
 use crate::record::{RecordError, Recorder, Status};
+use crate::summary::{facts, summary};
 use crate::unit::{Lowered, Observed, Op, Props, Unit, UnitState};
-use crate::unit_loop::{Made, UnitRun};
+use crate::unit_calls::UnitRun;
+use crate::unit_loop::Made;
 use berth_model::{Manifest, ResourceId};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
@@ -16,8 +20,9 @@ use secrecy::SecretString;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 /// How a plan is carried out.
 #[derive(Clone, Debug)]
@@ -90,7 +95,6 @@ pub(crate) struct Shared<'a> {
     pub watcher: &'a dyn Watcher,
     interrupt: Interrupt,
     options: &'a Options,
-    started: Instant,
 }
 
 impl Shared<'_> {
@@ -107,11 +111,6 @@ impl Shared<'_> {
             () = woken => Err(Stop::Interrupted),
         }
     }
-
-    pub fn waited(&self, deadline: Instant) -> String {
-        let seconds = deadline.saturating_duration_since(self.started).as_secs();
-        if seconds >= 60 { format!("{}m{:02}s", seconds / 60, seconds % 60) } else { format!("{seconds}s") }
-    }
 }
 
 struct Run<'a> {
@@ -122,7 +121,8 @@ struct Run<'a> {
     /// Resources that others of this plan wait for.
     needed: HashSet<&'a ResourceId>,
     seen: Mutex<HashMap<String, Option<Observed>>>,
-    units: Mutex<HashMap<ResourceId, Vec<UnitState>>>,
+    /// What is left of the units of a resource whose first step took some away.
+    kept: Mutex<HashMap<ResourceId, Vec<UnitState>>>,
     outputs: Mutex<HashMap<ResourceId, Props>>,
 }
 
@@ -137,7 +137,7 @@ pub async fn converge(
     planned: Planned,
 ) -> Report {
     let plans = &planned.plan.resources;
-    let cx = Shared { recorder, watcher, interrupt, options, started: Instant::now() };
+    let cx = Shared { recorder, watcher, interrupt, options };
     let run = Run {
         cx,
         catalog,
@@ -145,7 +145,7 @@ pub async fn converge(
         wanted: request.wanted.iter().map(|w| (&w.manifest.id, w)).collect(),
         needed: plans.iter().flat_map(|p| &p.after).collect(),
         seen: Mutex::new(planned.seen),
-        units: Mutex::new(request.known.units.clone()),
+        kept: Mutex::new(HashMap::new()),
         outputs: Mutex::new(HashMap::new()),
     };
 
@@ -153,14 +153,21 @@ pub async fn converge(
     // refers to; what goes waits for those that refer to it.
     let index: HashMap<&ResourceId, usize> = plans.iter().enumerate().map(|(i, p)| (&p.id, i)).collect();
     let mut graph = Graph::new(plans.len() * 2);
+    // Who goes before a resource's first step, besides the deletions that its plan names.
+    let mut before: HashMap<usize, Vec<usize>> = HashMap::new();
     for (i, plan) in plans.iter().enumerate() {
         graph.edge(2 * i, 2 * i + 1);
         for other in plan.after.iter().filter_map(|id| index.get(id)) {
-            if plan.action == Action::Delete {
+            if plan.action == Action::Delete && plans[*other].action == Action::Delete {
                 graph.edge(2 * other, 2 * i);
+            } else if plan.action == Action::Delete {
+                graph.edge(2 * other + 1, 2 * i);
             } else {
                 graph.edge(2 * other + 1, 2 * i + 1);
                 graph.edge(2 * i, 2 * other);
+                if goes_first(plan) && goes_first(&plans[*other]) {
+                    before.entry(*other).or_default().push(i);
+                }
             }
         }
     }
@@ -184,9 +191,13 @@ pub async fn converge(
                 walk.done(node);
                 continue;
             }
-            if !bad.contains_key(&i) && (making || plan.action == Action::Delete) {
-                let blocked = plan.after.iter().filter_map(|id| index.get(id)).find(|other| bad.contains_key(other));
-                if let Some(other) = blocked {
+            if !bad.contains_key(&i) {
+                let needs = match making || plan.action == Action::Delete {
+                    true => plan.after.iter().filter_map(|id| index.get(id)).find(|other| bad.contains_key(other)),
+                    // Nothing is taken away from under what could not be taken away itself.
+                    false => before.get(&i).into_iter().flatten().find(|other| bad.contains_key(other)),
+                };
+                if let Some(other) = needs {
                     bad.insert(i, plans[*other].id.to_string());
                 } else if run.cx.interrupt.is_set() || report.record.is_some() {
                     bad.insert(i, "the run was stopped".into());
@@ -230,7 +241,7 @@ pub async fn converge(
                 bad.insert(i, id.to_string());
                 match stop {
                     Stop::Trouble(trouble) => {
-                        run.failed(id, &trouble).await;
+                        run.failed(&plans[i], &trouble).await;
                         watcher.see(Progress::Failed { resource: id.clone(), trouble: trouble.clone() });
                         report.failed.push((id.clone(), trouble));
                     }
@@ -254,7 +265,7 @@ pub async fn converge(
 }
 
 fn goes_first(plan: &ResourcePlan) -> bool {
-    plan.action == Action::Delete || plan.units.iter().any(|u| u.op == Some(Op::Replace) && u.delete_first)
+    plan.action == Action::Delete || plan.units.iter().any(|u| u.delete_first)
 }
 
 fn verb(action: Action) -> &'static str {
@@ -274,16 +285,12 @@ struct End {
 }
 
 impl Run<'_> {
+    /// The units of a resource, those made first in front: tokens grow with time.
     fn states(&self, id: &ResourceId) -> Vec<UnitState> {
-        let units = self.units.lock().unwrap_or_else(|e| e.into_inner());
-        let mut states = units.get(id).cloned().unwrap_or_default();
-        // Tokens grow with time: what was made first comes first.
+        let kept = self.kept.lock().unwrap_or_else(|e| e.into_inner()).remove(id);
+        let mut states = kept.unwrap_or_else(|| self.request.known.units.get(id).cloned().unwrap_or_default());
         states.sort_by(|a, b| a.token.cmp(&b.token));
         states
-    }
-
-    fn put_states(&self, id: &ResourceId, states: Vec<UnitState>) {
-        self.units.lock().unwrap_or_else(|e| e.into_inner()).insert(id.clone(), states);
     }
 
     fn target(&self, id: &ResourceId) -> Option<(Arc<Manifest>, Props)> {
@@ -298,32 +305,47 @@ impl Run<'_> {
         }
     }
 
-    /// Outputs stay while something is changed or has failed: others may refer to them.
-    fn status_before(&self, id: &ResourceId) -> Status {
-        let known = self.request.known.resources.get(id);
+    /// Outputs stay while something is changed or has failed, since others may refer to them; those of what goes first do
+    /// not: they name objects that will not be there.
+    fn status_before(&self, plan: &ResourcePlan, state: &str) -> Status {
+        let known = self.request.known.resources.get(&plan.id).filter(|_| !goes_first(plan));
         Status {
+            state: state.into(),
             outputs: known.map(|k| k.outputs.clone()).unwrap_or_default(),
             facts: known.map(|k| k.facts.clone()).unwrap_or_default(),
             ..Status::default()
         }
     }
 
-    fn deadline(&self, manifest: Option<&Manifest>) -> Instant {
-        let own = manifest.and_then(Manifest::timeout);
-        Instant::now() + own.unwrap_or(self.cx.options.timeout)
+    /// Before the first change: what the state calls Ready would otherwise still be called so, with outputs of objects that
+    /// are gone, if the run ended half way.
+    async fn unsettle(&self, plan: &ResourcePlan) -> Result<(), Stop> {
+        let settled = self.request.known.resources.get(&plan.id).is_some_and(|k| k.settled);
+        if settled && plan.action != Action::Unchanged {
+            self.cx.recorder.status(&plan.id, self.status_before(plan, "Pending")).await?;
+        }
+        Ok(())
+    }
+
+    fn limit(&self, manifest: Option<&Manifest>) -> Limit {
+        Limit::from_now(manifest.and_then(Manifest::timeout).unwrap_or(self.cx.options.timeout))
     }
 
     /// What must go before anything new comes: a whole resource, or the units that are replaced old first.
     async fn unmake(&self, plan: &ResourcePlan) -> Result<End, Stop> {
         let whole = plan.action == Action::Delete;
         let known = self.request.known.resources.get(&plan.id).map(|k| &*k.manifest);
-        let deadline = self.deadline(known);
+        let limit = self.limit(known);
         let mut states = self.states(&plan.id);
-        let going: HashSet<&str> =
-            plan.units.iter().filter(|u| u.op == Some(Op::Replace) && u.delete_first).map(|u| u.key.as_str()).collect();
+        let declared: HashSet<&str> =
+            plan.units.iter().filter(|u| u.op != Some(Op::Delete)).map(|u| u.key.as_str()).collect();
+        // What is no longer declared goes now, too: it may live inside what is replaced.
+        let goes = |u: &&UnitPlan| u.delete_first || !declared.contains(u.key.as_str());
+        let going: HashSet<&str> = plan.units.iter().filter(goes).map(|u| u.key.as_str()).collect();
         if whole {
-            let status = Status { state: "Deleting".into(), ..self.status_before(&plan.id) };
-            self.cx.recorder.status(&plan.id, status).await?;
+            self.cx.recorder.status(&plan.id, self.status_before(plan, "Deleting")).await?;
+        } else {
+            self.unsettle(plan).await?;
         }
         let mut kept = Vec::new();
         while let Some(state) = states.pop() {
@@ -331,22 +353,17 @@ impl Run<'_> {
                 kept.push(state);
                 continue;
             }
-            self.delete_unit(plan, state, false, deadline).await?;
+            self.delete_unit(plan, state, false, limit).await?;
         }
         if whole {
             self.cx.recorder.forget_resource(&plan.id).await?;
+            return Ok(End { summary: "deleted".into(), pending: false });
         }
-        self.put_states(&plan.id, kept);
-        Ok(End { summary: "deleted".into(), pending: false })
+        self.kept.lock().unwrap_or_else(|e| e.into_inner()).insert(plan.id.clone(), kept);
+        Ok(End { summary: String::new(), pending: false })
     }
 
-    async fn delete_unit(
-        &self,
-        plan: &ResourcePlan,
-        state: UnitState,
-        drain: bool,
-        deadline: Instant,
-    ) -> Result<(), Stop> {
+    async fn delete_unit(&self, plan: &ResourcePlan, state: UnitState, drain: bool, limit: Limit) -> Result<(), Stop> {
         let provider = self.catalog.provider(&state.account).await?;
         let handler = provider.handler(&state.unit_type).ok_or_else(|| no_handler(&state.unit_type))?;
         let unit = Unit::new(&state.key, &state.unit_type, &state.scope, state.props.clone());
@@ -358,29 +375,30 @@ impl Run<'_> {
             provider: &*provider,
             handler,
             planned: None,
-            deadline,
+            limit,
             wait: true,
         };
-        run.delete(state.clone(), drain).await
+        run.delete(&state, drain).await
     }
 
     async fn make(&self, plan: &ResourcePlan) -> Result<End, Stop> {
         let Some(wanted) = self.wanted.get(&plan.id).copied() else {
             return Err(Trouble::refused(format!("{} is planned and not declared", plan.id)).into());
         };
-        let lowered = lower(self.catalog, wanted, &self.request.label_prefix, &|id| self.target(id))?;
         let known = self.request.known.resources.get(&plan.id);
         if plan.action == Action::Unchanged && known.is_some_and(|k| k.settled) {
-            let outputs = known.map(|k| k.outputs.clone()).unwrap_or_default();
-            self.outputs.lock().unwrap_or_else(|e| e.into_inner()).insert(plan.id.clone(), outputs);
             return Ok(End { summary: String::new(), pending: false });
         }
-        let deadline = self.deadline(Some(&wanted.manifest));
-        let made = self.units_of(plan, wanted, &lowered, deadline).await?;
-
+        let lowered = lower(self.catalog, wanted, &self.request.label_prefix, &|id| self.target(id))?;
+        let limit = self.limit(Some(&wanted.manifest));
         let keys: HashSet<&str> = lowered.units.iter().map(|u| u.key.as_str()).collect();
-        let mut left = self.states(&plan.id);
-        left.retain(|state| !keys.contains(state.key.as_str()));
+        let (states, mut left): (Vec<_>, Vec<_>) =
+            self.states(&plan.id).into_iter().partition(|state| keys.contains(state.key.as_str()));
+        if !goes_first(plan) {
+            self.unsettle(plan).await?;
+        }
+        let made = self.units_of(plan, wanted, &lowered, states, limit).await?;
+
         while let Some(state) = left.pop() {
             if !plan.units.iter().any(|u| u.key == state.key && u.op == Some(Op::Delete)) {
                 return Err(Trouble::refused(format!(
@@ -389,12 +407,11 @@ impl Run<'_> {
                 ))
                 .into());
             }
-            self.delete_unit(plan, state, true, deadline).await?;
+            self.delete_unit(plan, state, true, limit).await?;
         }
 
         let pending = made.values().any(|m| m.pending);
         self.record(plan, &wanted.account, &lowered, &made, pending).await?;
-        self.put_states(&plan.id, made.values().map(|m| m.state.clone()).collect());
         Ok(End { summary: summary(&lowered, &made), pending })
     }
 
@@ -404,7 +421,8 @@ impl Run<'_> {
         plan: &ResourcePlan,
         wanted: &Wanted,
         lowered: &Lowered,
-        deadline: Instant,
+        states: Vec<UnitState>,
+        limit: Limit,
     ) -> Result<HashMap<String, Made>, Stop> {
         let mut made: HashMap<String, Made> = HashMap::new();
         if lowered.units.is_empty() {
@@ -420,7 +438,8 @@ impl Run<'_> {
                 .filter_map(|key| index.get(key.as_str()))
                 .for_each(|before| graph.edge(*before, after));
         }
-        let states = self.states(&plan.id);
+        let inner: HashSet<&str> = order.iter().flat_map(|u| &u.depends_on).map(String::as_str).collect();
+        let live: HashMap<&str, &UnitState> = live(&states);
         let mut walk = Walk::new(graph);
         let mut running = FuturesUnordered::new();
         let mut failed: Option<Stop> = None;
@@ -428,17 +447,21 @@ impl Run<'_> {
             while failed.is_none() {
                 let Some(i) = walk.next() else { break };
                 let unit = order[i];
-                let handler = provider.handler(&unit.unit_type).ok_or_else(|| no_handler(&unit.unit_type))?;
+                let Some(handler) = provider.handler(&unit.unit_type) else {
+                    // What is in flight is still brought to its end.
+                    failed = Some(no_handler(&unit.unit_type).into());
+                    break;
+                };
                 let props = fill(&unit.props, &|key, name| {
                     made.get(key).and_then(|m: &Made| m.state.outputs.get(name)).cloned()
                 });
-                let state = states.iter().find(|s| s.key == unit.key && !s.deposed).cloned();
+                let state = live.get(unit.key.as_str()).map(|state| (*state).clone());
+                let is_live = |s: &UnitState| state.as_ref().is_some_and(|live| live.token == s.token);
                 let deposed: Vec<UnitState> =
-                    states.iter().filter(|s| s.key == unit.key && s.deposed).cloned().collect();
+                    states.iter().filter(|s| s.key == unit.key && !is_live(s)).cloned().collect();
                 let hint =
                     state.as_ref().and_then(|s| self.seen.lock().unwrap_or_else(|e| e.into_inner()).remove(&s.token));
-                let others_wait =
-                    self.needed.contains(&plan.id) || order.iter().any(|u| u.depends_on.contains(&unit.key));
+                let others_wait = self.needed.contains(&plan.id) || inner.contains(unit.key.as_str());
                 let provider = &*provider;
                 running.push(async move {
                     let run = UnitRun {
@@ -449,7 +472,7 @@ impl Run<'_> {
                         provider,
                         handler,
                         planned: plan.units.iter().find(|u| u.key == unit.key && u.op != Some(Op::Delete)),
-                        deadline,
+                        limit,
                         wait: self.cx.options.wait || others_wait,
                     };
                     (i, run.make(props, state, deposed, hint).await)
@@ -503,62 +526,11 @@ impl Run<'_> {
         Ok(())
     }
 
-    async fn failed(&self, id: &ResourceId, trouble: &Trouble) {
-        let status = Status { state: "Failed".into(), message: trouble.message.clone(), ..self.status_before(id) };
+    async fn failed(&self, plan: &ResourcePlan, trouble: &Trouble) {
+        let status = Status { message: trouble.message.clone(), ..self.status_before(plan, "Failed") };
         // The run's own report carries the trouble; a state that cannot be written shows up in the next write.
-        if let Err(error) = self.cx.recorder.status(id, status).await {
-            tracing::warn!(resource = %id, %error, "could not record the failure");
+        if let Err(error) = self.cx.recorder.status(&plan.id, status).await {
+            tracing::warn!(resource = %plan.id, %error, "could not record the failure");
         }
     }
-}
-
-/// What tables show: version, nodes, gate.
-fn facts(made: &HashMap<String, Made>) -> Props {
-    let mut facts = Props::new();
-    for key in ["cluster", "pool", "network", "firewall"] {
-        let Some(unit) = made.get(key) else { continue };
-        if let Some(gate) = &unit.gate {
-            facts.entry("gate").or_insert_with(|| gate.clone().into());
-        }
-        let Some(observed) = &unit.observed else { continue };
-        for (fact, names) in [
-            ("version", &["kubernetes_version"][..]),
-            ("nodes", &["nodes", "node_count", "default_node_pool.node_count"][..]),
-            ("region", &["region"][..]),
-        ] {
-            let value = names.iter().find_map(|n| observed.outputs.get(*n).or_else(|| observed.props.get(*n)));
-            if let Some(value) = value {
-                facts.entry(fact).or_insert_with(|| value.clone());
-            }
-        }
-    }
-    facts
-}
-
-/// One short phrase on what is there now.
-fn summary(lowered: &Lowered, made: &HashMap<String, Made>) -> String {
-    let facts = facts(made);
-    let text = |name: &str| facts.get(name).map(|v| v.as_str().map_or_else(|| v.to_string(), str::to_owned));
-    let mut parts = Vec::new();
-    if let Some(version) = text("version") {
-        parts.push(version);
-    }
-    if let Some(nodes) = text("nodes") {
-        parts.push(if nodes == "1" { "1 node".into() } else { format!("{nodes} nodes") });
-    }
-    for key in ["network", "firewall"] {
-        let Some(observed) = made.get(key).and_then(|m| m.observed.as_ref()) else { continue };
-        if let Some(range) =
-            observed.outputs.get("cidr_block").or_else(|| observed.props.get("ip_range_cidr")).and_then(|v| v.as_str())
-        {
-            parts.push(format!("network {range}"));
-        }
-        if let Some(rules) = observed.props.get("rules").and_then(|v| v.as_array()) {
-            parts.push(if rules.len() == 1 { "1 rule".into() } else { format!("{} rules", rules.len()) });
-        }
-    }
-    if parts.is_empty() && !lowered.units.is_empty() {
-        parts.push("ready".into());
-    }
-    parts.join(", ")
 }

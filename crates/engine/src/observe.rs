@@ -79,11 +79,13 @@ async fn by_list(
     seen: &mut Seen,
 ) -> Vec<usize> {
     let mut wanted: HashMap<&str, HashMap<&str, usize>> = HashMap::new();
+    // Two rows may stand for one object (imported twice): a list shows it once, so that the other row reads for itself.
+    let mut singly = Vec::new();
     for index in members {
         let Some(id) = units[*index].id.as_deref() else { continue };
-        wanted.entry(&units[*index].unit_type).or_default().insert(id, *index);
+        singly.extend(wanted.entry(&units[*index].unit_type).or_default().insert(id, *index));
     }
-    let mut left = members.len();
+    let mut left = members.len() - singly.len();
     let mut page = 1;
     while left > 0 {
         let answer = match provider.list(list, scope, page).await {
@@ -93,7 +95,7 @@ async fn by_list(
                     .into_values()
                     .flat_map(HashMap::into_values)
                     .for_each(|index| seen[index] = Err(trouble.clone()));
-                return Vec::new();
+                return singly;
             }
         };
         for item in answer.items {
@@ -112,7 +114,8 @@ async fn by_list(
             break;
         }
     }
-    wanted.into_values().flat_map(HashMap::into_values).collect()
+    singly.extend(wanted.into_values().flat_map(HashMap::into_values));
+    singly
 }
 
 /// Reads or finds one unit.

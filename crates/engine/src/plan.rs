@@ -2,18 +2,16 @@
 
 use crate::diff::{FieldChange, Takes, diff, fill, is_unknown, op_for};
 use crate::graph::Graph;
-use crate::handler::{Catalog, Class, Handler, LowerInput, Provider, Target, Trouble};
+use crate::handler::{Catalog, Handler, Provider, Trouble};
+use crate::lower::{in_order, lower, outputs_of, parents, taken};
 use crate::observe::{no_handler, observe};
-use crate::unit::{Lowered, Observed, Op, Props, Unit, UnitState};
-use berth_model::{Manifest, ResourceId, UNKNOWN};
+use crate::unit::{Change, Observed, Op, Phase, Props, Unit, UnitState};
+use berth_model::{Manifest, ResourceId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Looks a reference's target up: its manifest, and its outputs as far as they are known.
-pub(crate) type Lookup<'a> = &'a dyn Fn(&ResourceId) -> Option<(Arc<Manifest>, Props)>;
 
 /// New units of one type up to this many are each looked up by name before anything is made, so that a taken name is
 /// known from the plan; for more, the cloud's own refusal of the create has to do.
@@ -96,7 +94,7 @@ pub struct UnitPlan {
     /// For people: why, where the changes do not say it (`deleted outside`, `no longer declared`).
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub why: String,
-    /// The old object goes before the new one comes.
+    /// The old object, or what may be there of one that was begun, goes before the new one comes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub delete_first: bool,
     /// What goes holds data of the user's.
@@ -211,8 +209,7 @@ impl Planner<'_> {
         let id = &wanted.manifest.id;
         let lowered = lower(self.catalog, wanted, &self.request.label_prefix, &|target| self.target(target))?;
         let states = self.request.known.units.get(id).map(Vec::as_slice).unwrap_or_default();
-        let live: HashMap<&str, &UnitState> =
-            states.iter().filter(|s| !s.deposed).map(|s| (s.key.as_str(), s)).collect();
+        let live = live(states);
 
         let mut made: HashMap<String, Props> = HashMap::new();
         let mut units = Vec::new();
@@ -235,6 +232,8 @@ impl Planner<'_> {
                 .help("delete the resource and apply it again, or put the account back"));
             }
             let observed = state.and_then(|s| self.seen.get(&s.token)).and_then(Option::as_ref);
+            // A look by name may find what is being replaced: it is not the new object.
+            let observed = observed.filter(|seen| !replaced(states, &live, &unit.key).any(|old| old == seen.id));
             let (planned, outputs) = self.unit(handler, unit, props, state, observed, id).await?;
             if let Some(op) = planned.op {
                 let own = handler.typical(op, &unit.props).map_or(0, |d| d.as_secs());
@@ -246,8 +245,14 @@ impl Planner<'_> {
             units.push(planned);
         }
         let keys: HashSet<&str> = lowered.units.iter().map(|u| u.key.as_str()).collect();
-        for state in states.iter().filter(|s| s.deposed || !keys.contains(s.key.as_str())) {
-            let why = if state.deposed { "already replaced by a new one" } else { "no longer declared" };
+        for state in states {
+            let why = match keys.contains(state.key.as_str()) {
+                false => "no longer declared",
+                true if live.get(state.key.as_str()).is_none_or(|live| live.token != state.token) => {
+                    "already replaced by a new one"
+                }
+                true => continue,
+            };
             let handler = provider.as_deref().and_then(|p| p.handler(&state.unit_type));
             units.push(gone(state, handler, self.seen.get(&state.token).is_none_or(Option::is_some), why));
         }
@@ -289,12 +294,22 @@ impl Planner<'_> {
             delete_first: false,
             loses_data: false,
         };
-        let Some(observed) = observed else {
+        let going = observed.is_some_and(|seen| seen.phase == Phase::Deleting);
+        let Some(observed) = observed.filter(|_| !going) else {
             let props = handler.check(props, None).await?;
             planned.op = Some(Op::Create);
             planned.changes = created(handler, &props);
+            // Begun in a place that is itself replaced: should it still show up there, it goes first.
+            let dragged = || {
+                handler
+                    .fields()
+                    .iter()
+                    .any(|f| f.change == Change::Replace && props.get(f.name).is_some_and(is_unknown))
+            };
+            planned.delete_first = state.is_some_and(|s| !s.ready) && !going && dragged();
             match state {
-                Some(state) if state.id.is_some() => planned.why = "gone: deleted outside".into(),
+                Some(_) if going => planned.why = "is being deleted; made again once it is gone".into(),
+                Some(state) if state.id.is_some() && state.ready => planned.why = "gone: deleted outside".into(),
                 Some(_) => planned.why = "begun by an earlier run, and not found in the cloud".into(),
                 None => self.name_is_free(handler, unit, &props, resource).await?,
             }
@@ -318,7 +333,10 @@ impl Planner<'_> {
             planned.delete_first = dragged || !handler.create_first();
             planned.loses_data = handler.holds_data();
         }
-        if planned.op.is_none() && state.is_some_and(|s| s.id.is_none() || !s.ready) {
+        if planned.op.is_none() && state.is_some_and(|s| s.deposed) {
+            planned.op = Some(Op::Adopt);
+            planned.why = "to be replaced by an earlier run; kept".into();
+        } else if planned.op.is_none() && state.is_some_and(|s| s.id.is_none() || !s.ready) {
             planned.op = Some(Op::Adopt);
             planned.why = "begun by an earlier run, found in the cloud".into();
         }
@@ -366,139 +384,28 @@ impl Planner<'_> {
     }
 }
 
-/// The resources that a manifest refers to, or names plainly where a resource of that name may be.
-pub fn parents(manifest: &Manifest) -> Vec<ResourceId> {
-    manifest.refs().into_iter().chain(manifest.named()).map(|r| r.to).filter(|to| *to != manifest.id).collect()
-}
-
-/// Says that a name is taken, and how to go on.
-pub(crate) fn taken(unit: &Unit, resource: &ResourceId, props: &Props, other: &str) -> Trouble {
-    let name = ["cluster_name", "network_name", "name", "node_pool_name"]
-        .iter()
-        .find_map(|n| props.get(*n))
-        .and_then(Value::as_str);
-    let what = unit.unit_type.split('.').next_back().unwrap_or("object");
-    let cloud = cloud_name(&unit.unit_type);
-    let place = if unit.scope.is_empty() { String::new() } else { format!(" in {}", unit.scope) };
-    let mut trouble = Trouble::new(
-        Class::Taken { id: Some(other.to_owned()).filter(|id| !id.is_empty()) },
-        format!("{cloud} already has a {what} named `{}`{place}, not managed by Berth", name.unwrap_or(&unit.key)),
-    );
-    if !other.is_empty() {
-        trouble = trouble.help(format!("to adopt it:   berth import {resource} {other}"));
-    }
-    trouble.help("to make another, change its name in the manifest")
-}
-
-fn cloud_name(unit_type: &str) -> &'static str {
-    match unit_type.split('.').next() {
-        Some("civo") => "Civo",
-        Some("digitalocean") => "DigitalOcean",
-        _ => "the cloud",
-    }
-}
-
-/// Lowers a resource with its references resolved by `target`.
-pub(crate) fn lower(
-    catalog: &dyn Catalog,
-    wanted: &Wanted,
-    label_prefix: &str,
-    target: Lookup<'_>,
-) -> Result<Lowered, Trouble> {
-    let manifest = &*wanted.manifest;
-    let mut targets = BTreeMap::new();
-    let mut values: HashMap<(String, String), String> = HashMap::new();
-    // A plain name that is a resource's is as good as a reference to it; any other is the cloud's own.
-    for reference in manifest.named() {
-        if let Some((other, outputs)) = target(&reference.to) {
-            targets.insert(snake_case(&reference.field), Target { id: reference.to, spec: other.spec_json(), outputs });
+/// The row that stands for each key. Where a replacement was announced and not begun, the old object is still the unit.
+pub(crate) fn live(states: &[UnitState]) -> HashMap<&str, &UnitState> {
+    let mut live: HashMap<&str, &UnitState> = HashMap::with_capacity(states.len());
+    // Tokens grow with time, so that the newest of several is the greatest.
+    for state in states {
+        let best = live.entry(&state.key).or_insert(state);
+        if (best.deposed, &state.token) > (state.deposed, &best.token) {
+            *best = state;
         }
     }
-    for reference in manifest.refs() {
-        let (other, outputs) = target(&reference.to).ok_or_else(|| {
-            Trouble::refused(format!("{} refers to {}, which is not here and not applied", manifest.id, reference.to))
-        })?;
-        let value = match reference.field_path.strip_prefix("status.outputs.") {
-            Some(name) => match outputs.get(name) {
-                Some(Value::String(text)) => text.clone(),
-                Some(other) => other.to_string(),
-                None => format!("{UNKNOWN}{}.{}", reference.to, reference.field_path),
-            },
-            None => other.field_value(&reference.field_path).ok_or_else(|| {
-                Trouble::refused(format!("{} has no value at {}", reference.to, reference.field_path))
-                    .help(format!("{} refers to it in spec.{}", manifest.id, reference.field))
-            })?,
-        };
-        values.insert((reference.field.clone(), reference.to.to_string()), value);
-        targets.insert(snake_case(&reference.field), Target { id: reference.to.clone(), spec: other.spec_json(), outputs });
-    }
-    let spec = manifest.resolve(&|reference| {
-        values.get(&(reference.field.clone(), reference.to.to_string())).cloned().unwrap_or_default()
-    });
-    catalog.lower(&LowerInput {
-        id: &manifest.id,
-        metadata: &manifest.metadata,
-        spec: &spec,
-        targets: &targets,
-        default_region: wanted.default_region.as_deref(),
-        label_prefix,
-    })
+    live
 }
 
-/// Lowering speaks the protobuf's names.
-fn snake_case(field: &str) -> String {
-    let mut name = String::with_capacity(field.len() + 4);
-    for c in field.chars() {
-        if c.is_ascii_uppercase() {
-            name.push('_');
-        }
-        name.push(c.to_ascii_lowercase());
-    }
-    name
-}
-
-/// Lowers a resource outside a plan. `outputs` goes before what the state knows of a target's outputs.
-pub fn lower_now(
-    catalog: &dyn Catalog,
-    request: &Request,
-    wanted: &Wanted,
-    outputs: &HashMap<ResourceId, Props>,
-) -> Result<Lowered, Trouble> {
-    lower(catalog, wanted, &request.label_prefix, &|id| {
-        let known = request.known.resources.get(id);
-        let declared = request.wanted.iter().find(|w| w.manifest.id == *id);
-        let manifest = declared.map(|w| w.manifest.clone()).or_else(|| known.map(|k| k.manifest.clone()))?;
-        let outputs = outputs.get(id).or_else(|| known.map(|k| &k.outputs)).cloned();
-        Some((manifest, outputs.unwrap_or_default()))
-    })
-}
-
-/// The resource's outputs, from its units'. What is not there yet is marked.
-pub(crate) fn outputs_of(lowered: &Lowered, made: &HashMap<String, Props>) -> Props {
-    let mut outputs = Props::new();
-    for (name, from) in &lowered.outputs {
-        match made.get(&from.unit).and_then(|o| o.get(&from.output)) {
-            Some(value) => outputs.insert(name.clone(), value.clone()),
-            None => outputs.insert(name.clone(), Value::String(format!("{UNKNOWN}{name}"))),
-        };
-    }
-    outputs
-}
-
-/// Units with those they depend on first.
-pub(crate) fn in_order(units: &[Unit]) -> Vec<&Unit> {
-    let index: HashMap<&str, usize> = units.iter().enumerate().map(|(i, u)| (u.key.as_str(), i)).collect();
-    let mut graph = Graph::new(units.len());
-    for (after, unit) in units.iter().enumerate() {
-        for key in &unit.depends_on {
-            if let Some(before) = index.get(key.as_str()) {
-                graph.edge(*before, after);
-            }
-        }
-    }
-    // Lowering is ours: a circle would be a mistake of Berth's, and the order as written is then as good as any.
-    let order = graph.order().unwrap_or_else(|_| (0..units.len()).collect());
-    order.into_iter().map(|i| &units[i]).collect()
+/// Ids of the objects that the live one takes the place of.
+fn replaced<'a>(
+    states: &'a [UnitState],
+    live: &'a HashMap<&str, &UnitState>,
+    key: &'a str,
+) -> impl Iterator<Item = &'a str> {
+    let token = live.get(key).map(|state| state.token.as_str());
+    let old = states.iter().filter(move |state| state.key == key && token != Some(state.token.as_str()));
+    old.filter_map(|state| state.id.as_deref())
 }
 
 /// What a new object will have, in the order of the type's fields. Nothing is said of what is left empty.
@@ -513,7 +420,12 @@ fn created(handler: &dyn Handler, props: &Props) -> Vec<FieldChange> {
     let given = handler.fields().iter().filter_map(|field| Some((field.name, props.get(field.name)?)));
     given
         .filter(|(_, value)| !is_empty(value))
-        .map(|(field, value)| FieldChange { field: field.into(), from: Value::Null, to: value.clone(), takes: Takes::InPlace })
+        .map(|(field, value)| FieldChange {
+            field: field.into(),
+            from: Value::Null,
+            to: value.clone(),
+            takes: Takes::InPlace,
+        })
         .collect()
 }
 
@@ -562,6 +474,13 @@ async fn deletions(
             if after[*parent].last() != Some(id) {
                 after[*parent].push(id.clone());
             }
+        }
+    }
+    // What stays and has referred to it lets go of it first.
+    for wanted in &request.wanted {
+        let Some(known) = request.known.resources.get(&wanted.manifest.id) else { continue };
+        for parent in parents(&known.manifest).iter().filter_map(|to| index.get(to)) {
+            after[*parent].push(wanted.manifest.id.clone());
         }
     }
     let order = graph.order().unwrap_or_else(|_| (0..request.unwanted.len()).collect());

@@ -3,42 +3,20 @@
 //! Every pass starts from what the cloud shows, never from what the last call claimed. So a lost answer, a restart after
 //! `kill -9` and the ordinary path are the same code.
 
-use crate::converge::{Shared, Stop};
-use crate::diff::{FieldChange, Takes, diff, op_for};
-use crate::handler::{Class, Handler, Provider, Trouble};
+use crate::converge::Stop;
+use crate::diff::{FieldChange, Takes, diff, is_unknown, op_for};
+use crate::handler::Trouble;
 use crate::observe::read_one;
-use crate::plan::{UnitPlan, taken};
-use crate::progress::Progress;
-use crate::record::{Closing, Intent};
-use crate::unit::{Observed, Op, Phase, Props, Unit, UnitState};
-use berth_model::ResourceId;
+use crate::patience::{Patience, SHOWS_UP_WITHIN, pause_after, shows_up_by};
+use crate::unit::{Observed, Op, Phase, Props, UnitState};
+use crate::unit_calls::{Begun, UnitRun};
 use jiff::Timestamp;
 use serde_json::Value;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 
-/// Failed calls in a row before a unit is given up.
-const TRIES: u32 = 15;
-/// A new object may take this long to show up in reads.
-const SHOWS_UP_WITHIN: Duration = Duration::from_secs(30);
 /// Updates that were accepted and changed nothing before the cloud is taken at its word.
 const USELESS_UPDATES: u32 = 12;
-/// A delete that was accepted is asked for again when the object still looks untouched after this.
-const DELETE_SHOWS_WITHIN: Duration = Duration::from_secs(5);
-const FIRST_PAUSE: Duration = Duration::from_millis(20);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-
-pub(crate) struct UnitRun<'a> {
-    pub cx: &'a Shared<'a>,
-    pub resource: &'a ResourceId,
-    pub unit: &'a Unit,
-    pub account: &'a str,
-    pub provider: &'a dyn Provider,
-    pub handler: &'a dyn Handler,
-    /// What the plan announced; nothing that takes something away is done without it.
-    pub planned: Option<&'a UnitPlan>,
-    pub deadline: Instant,
-    pub wait: bool,
-}
 
 /// How a unit ended up.
 pub(crate) struct Made {
@@ -49,328 +27,313 @@ pub(crate) struct Made {
     pub gate: Option<String>,
 }
 
-/// Counts failures in a row and waits in between.
-struct Patience {
-    failures: u32,
+/// What a unit's loop remembers from pass to pass.
+struct Work {
+    props: Props,
+    /// The object that is, or becomes, the unit.
+    row: Option<UnitState>,
+    /// Objects that it takes the place of; they go once it is ready.
+    deposed: Vec<UnitState>,
+    /// What was seen and not acted on yet.
+    looked: Option<Option<Observed>>,
+    reads: Patience,
+    calls: Patience,
+    /// The cloud's own check of the properties was passed.
+    checked: bool,
+    waiting: Instant,
+    /// Until when a new object may be there without being shown.
+    shows_up_by: Option<Instant>,
+    /// Until when a taken name may be that of our own earlier attempt.
+    ours_until: Option<Instant>,
+    /// Made by this run.
+    created: bool,
+    /// Deposed by this run.
+    replaced: bool,
+    /// Changed by this run.
+    updated: bool,
+    useless: (Vec<FieldChange>, u32),
 }
 
-impl Patience {
-    async fn after(&mut self, cx: &Shared<'_>, trouble: Trouble) -> Result<(), Stop> {
-        let Class::Retry { after } = trouble.class else { return Err(trouble.into()) };
-        self.failures += 1;
-        if self.failures >= TRIES {
-            let message = format!("gave up after {TRIES} tries: {}", trouble.message);
-            return Err(Trouble { message, ..trouble }.help("run the same command again to go on").into());
-        }
-        let backoff =
-            Duration::from_millis(100).saturating_mul(1 << self.failures.min(6)).mul_f64(rand::random_range(0.5..1.0));
-        cx.pause(after.map_or(backoff, |a| a.min(Duration::from_secs(60)))).await
-    }
-}
-
-/// How long to wait before looking again: in proportion to how long it has taken already, so that short waits cost
-/// little time and long ones few calls.
-fn pause_after(waited: Duration) -> Duration {
-    (waited / 12).clamp(FIRST_PAUSE, LONGEST_PAUSE)
+enum Settled {
+    Ready(Option<String>),
+    /// Nobody waits for the gate.
+    Pending,
+    NotYet,
 }
 
 impl UnitRun<'_> {
+    /// `hint` is what the plan saw of `row`, so that the first pass need not look again.
     pub async fn make(
         &self,
-        mut props: Props,
-        mut state: Option<UnitState>,
-        mut deposed: Vec<UnitState>,
+        props: Props,
+        row: Option<UnitState>,
+        deposed: Vec<UnitState>,
         hint: Option<Option<Observed>>,
     ) -> Result<Made, Stop> {
-        let mut looked = hint;
-        let mut patience = Patience { failures: 0 };
-        let mut checked = false;
-        let mut created_at: Option<Instant> = None;
-        let mut waiting = Instant::now();
-        let mut useless: (Vec<FieldChange>, u32) = (Vec::new(), 0);
-        let mut acted = false;
+        if let Some((name, _)) = props.iter().find(|(_, value)| is_unknown(value)) {
+            let message = format!("{name} of {} is not known: what it refers to gave no value", self.unit.key);
+            return Err(Trouble::refused(message).into());
+        }
+        let mut work = Work {
+            props,
+            shows_up_by: row.as_ref().and_then(shows_up_by),
+            row,
+            deposed,
+            looked: hint,
+            reads: Patience::default(),
+            calls: Patience::default(),
+            checked: false,
+            waiting: Instant::now(),
+            ours_until: None,
+            created: false,
+            replaced: false,
+            updated: false,
+            useless: (Vec::new(), 0),
+        };
         loop {
             self.cx.go_on()?;
-            let observed = match (looked.take(), &state) {
-                (Some(observed), _) => observed,
-                (None, None) => None,
-                (None, Some(row)) => match read_one(self.provider, row).await {
-                    Ok(observed) => {
-                        patience.failures = 0;
-                        observed
-                    }
-                    Err(trouble) => {
-                        patience.after(self.cx, trouble).await?;
-                        continue;
-                    }
-                },
+            let Some(observed) = self.look(&mut work).await? else { continue };
+            let made = match observed {
+                None => {
+                    self.absent(&mut work).await?;
+                    None
+                }
+                Some(observed) => self.present(&mut work, observed).await?,
             };
-
-            let Some(observed) = observed else {
-                if let Some(row) = &state
-                    && row.id.is_some()
-                {
-                    if created_at.is_some_and(|at| at.elapsed() < SHOWS_UP_WITHIN) {
-                        self.cx.pause(pause_after(waiting.elapsed())).await?;
-                        continue;
-                    }
-                    self.cx.recorder.forget_unit(self.resource, &row.key, &row.token).await?;
-                    state = None;
-                }
-                if !self.planned.is_some_and(|p| matches!(p.op, Some(Op::Create | Op::Replace | Op::Adopt))) && !acted {
-                    return Err(self.moved("it is gone").into());
-                }
-                if !checked {
-                    match self.handler.check(props.clone(), None).await {
-                        Ok(resolved) => (props, checked) = (resolved, true),
-                        Err(trouble) => {
-                            patience.after(self.cx, trouble).await?;
-                            continue;
-                        }
-                    }
-                }
-                match self.create(&props, state.take(), !deposed.is_empty()).await? {
-                    Ok(row) => {
-                        patience.failures = 0;
-                        if row.id.is_some() {
-                            created_at = Some(Instant::now());
-                        }
-                        state = Some(row);
-                        acted = true;
-                        waiting = Instant::now();
-                    }
-                    Err((row, trouble)) => {
-                        state = Some(row);
-                        patience.after(self.cx, trouble).await?;
-                    }
-                }
-                continue;
-            };
-
-            let Some(row) = state.as_mut() else {
-                // Only a row leads to a look; without one there is nothing to compare with.
-                return Err(self.moved("it appeared").into());
-            };
-            if row.id.as_deref() != Some(&observed.id) {
-                row.id = Some(observed.id.clone());
-                row.updated_at = Timestamp::now();
-                self.cx.recorder.save_unit(row.clone()).await?;
-                acted = true;
-            }
-
-            match &observed.phase {
-                Phase::Failed { reason } => {
-                    let id = &observed.id;
-                    return Err(Trouble::refused(format!("{} {id} failed in the cloud: {reason}", self.unit.unit_type))
-                        .help("look at it in the cloud's own console; delete it there or with `berth delete`, then apply again")
-                        .into());
-                }
-                Phase::Pending { .. } | Phase::Deleting => {
-                    let what = match &observed.phase {
-                        Phase::Pending { what } => what.as_str(),
-                        _ => "being deleted",
-                    };
-                    if !self.wait && observed.phase != Phase::Deleting {
-                        return self.leave(row.clone(), &props, observed).await;
-                    }
-                    self.overdue(&observed.id, what)?;
-                    self.doing(what);
-                    self.cx.pause(pause_after(waiting.elapsed())).await?;
-                    continue;
-                }
-                Phase::Ready => {}
-            }
-
-            let mut changes = diff(self.handler, &props, &observed);
-            if !changes.is_empty() && !checked {
-                match self.handler.check(props.clone(), Some(&observed)).await {
-                    Ok(resolved) => (props, checked) = (resolved, true),
-                    Err(trouble) => {
-                        patience.after(self.cx, trouble).await?;
-                        looked = Some(Some(observed));
-                        continue;
-                    }
-                }
-                changes = diff(self.handler, &props, &observed);
-            }
-            let rolls = changes.iter().any(|c| c.takes == Takes::Roll);
-            match op_for(&changes) {
-                None if !deposed.is_empty() && row.ready => {
-                    for old in deposed.drain(..) {
-                        self.doing("removing what was replaced");
-                        self.delete(old, true).await?;
-                    }
-                    waiting = Instant::now();
-                }
-                None => match self.settle(row, &props, &observed, &mut patience, &mut waiting).await? {
-                    Settled::NotYet => {}
-                    // Once more around: the old object's name may be free now.
-                    Settled::Ready(_) if !deposed.is_empty() => looked = Some(Some(observed)),
-                    Settled::Ready(gate) => {
-                        return Ok(Made { state: row.clone(), observed: Some(observed), pending: false, gate });
-                    }
-                },
-                // A new object under a temporary name is right as it is until the old one is gone.
-                Some(Op::Update) if !deposed.is_empty() && only_names(&changes) && row.ready => {
-                    for old in deposed.drain(..) {
-                        self.doing("removing what was replaced");
-                        self.delete(old, true).await?;
-                    }
-                }
-                Some(Op::Update) if !deposed.is_empty() && only_names(&changes) => {
-                    self.settle(row, &props, &observed, &mut patience, &mut waiting).await?;
-                }
-                Some(Op::Update) => {
-                    let allowed = self.planned.is_some_and(|p| match p.op {
-                        Some(Op::Create | Op::Replace) => true,
-                        Some(Op::Update | Op::Adopt) => !rolls || p.is_destructive(),
-                        _ => false,
-                    });
-                    if !allowed {
-                        return Err(self.moved(&format!("{} is {}", changes[0].field, changes[0].from)).into());
-                    }
-                    if useless.0 == changes {
-                        useless.1 += 1;
-                        if useless.1 > USELESS_UPDATES {
-                            let c = &changes[0];
-                            let message = format!(
-                                "the cloud accepted the change of {} and still shows {} in place of {}",
-                                c.field, c.from, c.to
-                            );
-                            return Err(Trouble::refused(message).into());
-                        }
-                        if useless.1 > 2 {
-                            self.cx.pause(Duration::from_millis(50) * useless.1 * useless.1).await?;
-                        }
-                    } else {
-                        useless = (changes.clone(), 0);
-                    }
-                    match self.update(row, &props, &observed, &changes).await? {
-                        Ok(()) => {
-                            patience.failures = 0;
-                            waiting = Instant::now();
-                        }
-                        Err(trouble) => patience.after(self.cx, trouble).await?,
-                    }
-                    acted = true;
-                }
-                Some(_) => {
-                    let forcing = changes.iter().find(|c| c.takes == Takes::Replace).map_or("", |c| &c.field);
-                    let allowed = self.planned.is_some_and(|p| p.op == Some(Op::Replace));
-                    if !allowed || acted || !deposed.is_empty() {
-                        return Err(self.moved(&format!("{forcing} differs, which takes a replacement")).into());
-                    }
-                    if let Some(why) = changes.iter().find_map(|c| self.handler.refuse_change(&c.field, &c.from, &c.to))
-                    {
-                        return Err(Trouble::refused(why).into());
-                    }
-                    let mut old = row.clone();
-                    old.deposed = true;
-                    self.cx.recorder.save_unit(old.clone()).await?;
-                    deposed.push(old);
-                    (state, acted, checked) = (None, true, false);
-                }
+            if let Some(made) = made {
+                return Ok(made);
             }
         }
     }
 
-    /// Begins the object: intent, call, outcome. A lost answer leaves the row, so that the next pass looks for it.
-    async fn create(
-        &self,
-        props: &Props,
-        row: Option<UnitState>,
-        replacing: bool,
-    ) -> Result<Result<UnitState, (UnitState, Trouble)>, Stop> {
-        let retried = row.is_some();
-        let mut row = row.unwrap_or_else(|| UnitState {
-            resource: self.resource.clone(),
-            key: self.unit.key.clone(),
-            token: uuid::Uuid::now_v7().simple().to_string(),
-            unit_type: self.unit.unit_type.clone(),
-            scope: self.unit.scope.clone(),
-            account: self.account.to_owned(),
-            id: None,
-            props: props.clone(),
-            outputs: Props::new(),
-            secrets: Default::default(),
-            deposed: false,
-            ready: false,
-            updated_at: Timestamp::now(),
+    /// What the cloud shows of the unit, or `None` when it could not be asked this time.
+    async fn look(&self, work: &mut Work) -> Result<Option<Option<Observed>>, Stop> {
+        let observed = match (work.looked.take(), &work.row) {
+            (Some(observed), _) => observed,
+            (None, None) => None,
+            (None, Some(row)) => match read_one(self.provider, row).await {
+                Ok(observed) => {
+                    work.reads.worked();
+                    observed
+                }
+                Err(trouble) => {
+                    work.reads.after(self.cx, self.limit, trouble).await?;
+                    return Ok(None);
+                }
+            },
+        };
+        // A look by name may find the object that is being replaced: it is not the new one.
+        Ok(Some(observed.filter(|seen| !work.deposed.iter().any(|old| old.id.as_deref() == Some(&seen.id)))))
+    }
+
+    /// It is not there: made, if that was announced.
+    async fn absent(&self, work: &mut Work) -> Result<(), Stop> {
+        if let Some(row) = work.row.as_ref().filter(|row| row.id.is_some()) {
+            if work.shows_up_by.is_some_and(|by| Instant::now() < by) {
+                self.overdue(row.id.as_deref().unwrap_or_default(), "not shown by the cloud")?;
+                return self.cx.pause(pause_after(work.waiting.elapsed())).await;
+            }
+            // Making it once more could make it twice: that is for the next plan to say.
+            if work.created {
+                return Err(self.moved("was made and is gone again").into());
+            }
+        }
+        if !self.planned.is_some_and(|p| matches!(p.op, Some(Op::Create | Op::Replace))) {
+            return Err(self.moved("is gone").into());
+        }
+        if let Some(row) = work.row.take_if(|row| row.id.is_some()) {
+            self.cx.recorder.forget_unit(self.resource, &row.key, &row.token).await?;
+        }
+        if !self.check(work, None).await? {
+            return Ok(());
+        }
+        match self.create(&work.props, work.row.take(), !work.deposed.is_empty()).await? {
+            Begun::Made(row) => {
+                work.calls.worked();
+                work.row = Some(row);
+                work.created = true;
+                work.waiting = Instant::now();
+                work.shows_up_by = Some(work.waiting + SHOWS_UP_WITHIN);
+            }
+            Begun::Unsure(row, trouble) => {
+                work.row = Some(row);
+                work.calls.after(self.cx, self.limit, trouble).await?;
+            }
+            Begun::PerhapsOurs(row, trouble) => {
+                work.row = Some(row);
+                let until = *work.ours_until.get_or_insert_with(|| Instant::now() + SHOWS_UP_WITHIN);
+                self.cx.go_on()?;
+                if Instant::now() >= until || self.limit.is_over() {
+                    return Err(self.name_taken(&work.props, &trouble).await.into());
+                }
+                self.cx.pause(pause_after(work.waiting.elapsed())).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks the cloud about the properties, once. `false`: not answered, to be asked again.
+    async fn check(&self, work: &mut Work, observed: Option<&Observed>) -> Result<bool, Stop> {
+        if work.checked {
+            return Ok(true);
+        }
+        match self.handler.check(work.props.clone(), observed).await {
+            Ok(resolved) => {
+                (work.props, work.checked) = (resolved, true);
+                Ok(true)
+            }
+            Err(trouble) => {
+                work.calls.after(self.cx, self.limit, trouble).await?;
+                Ok(false)
+            }
+        }
+    }
+
+    /// It is there: taken up, waited for, changed, settled.
+    async fn present(&self, work: &mut Work, observed: Observed) -> Result<Option<Made>, Stop> {
+        let Some(row) = work.row.as_mut() else {
+            // Only a row leads to a look; without one there is nothing to compare with.
+            return Err(self.moved("appeared").into());
+        };
+        if row.id.as_deref() != Some(&observed.id) || row.deposed {
+            row.id = Some(observed.id.clone());
+            row.deposed = false;
+            row.updated_at = Timestamp::now();
+            self.cx.recorder.save_unit(row.clone()).await?;
+        }
+        // What is replaced goes only when the new object is ready, so that half a replacement is not left behind.
+        let wait = self.wait || !work.deposed.is_empty();
+        let replace = self.planned.is_some_and(|p| p.op == Some(Op::Replace)) && !work.replaced && !work.created;
+        match &observed.phase {
+            Phase::Ready => {}
+            Phase::Failed { .. } if replace => {}
+            Phase::Failed { reason } => {
+                let id = &observed.id;
+                return Err(Trouble::refused(format!("{} {id} failed in the cloud: {reason}", self.unit.unit_type))
+                    .help("look at it in the cloud's own console; delete it there or with `berth delete`, then apply again")
+                    .into());
+            }
+            Phase::Pending { .. } if !wait => return self.leave(work, observed).await.map(Some),
+            Phase::Pending { what } => return self.wait_for(work, &observed, what).await,
+            Phase::Deleting => return self.wait_for(work, &observed, "being deleted").await,
+        }
+
+        let mut changes = diff(self.handler, &work.props, &observed);
+        if !changes.is_empty() {
+            if !self.check(work, Some(&observed)).await? {
+                work.looked = Some(Some(observed));
+                return Ok(None);
+            }
+            changes = diff(self.handler, &work.props, &observed);
+        }
+        if !work.deposed.is_empty() {
+            // The new object has a name of its own until the old one's is free.
+            changes.retain(|change| !is_name(change));
+        }
+        match op_for(&changes) {
+            None => self.as_desired(work, observed, wait).await,
+            Some(Op::Update) => self.change(work, &observed, changes).await.map(|()| None),
+            Some(_) => self.depose(work, &changes, replace).await.map(|()| None),
+        }
+    }
+
+    async fn wait_for(&self, work: &Work, observed: &Observed, what: &str) -> Result<Option<Made>, Stop> {
+        self.overdue(&observed.id, what)?;
+        self.doing(what);
+        self.cx.pause(pause_after(work.waiting.elapsed())).await?;
+        Ok(None)
+    }
+
+    /// Nothing differs: the last gate, then what was replaced goes.
+    async fn as_desired(&self, work: &mut Work, observed: Observed, wait: bool) -> Result<Option<Made>, Stop> {
+        let gate = match self.settle(work, &observed, wait).await? {
+            Settled::NotYet => return Ok(None),
+            Settled::Pending => return self.leave(work, observed).await.map(Some),
+            Settled::Ready(gate) => gate,
+        };
+        if !work.deposed.is_empty() {
+            while let Some(old) = work.deposed.last() {
+                self.doing("removing what was replaced");
+                self.delete(old, true).await?;
+                work.deposed.pop();
+            }
+            // Once more around: the old object's name is free now.
+            work.waiting = Instant::now();
+            return Ok(None);
+        }
+        Ok(work.row.clone().map(|state| Made { state, observed: Some(observed), pending: false, gate }))
+    }
+
+    async fn change(&self, work: &mut Work, observed: &Observed, changes: Vec<FieldChange>) -> Result<(), Stop> {
+        let rolls = changes.iter().any(|c| c.takes == Takes::Roll);
+        let announced = self.planned.is_some_and(|p| match p.op {
+            Some(Op::Create | Op::Replace) => true,
+            // Once begun, a change may pass through states that the plan did not see.
+            Some(Op::Update) if !work.updated && !work.created => {
+                changes.iter().all(|c| p.changes.iter().any(|planned| planned.field == c.field))
+                    && (!rolls || p.is_destructive())
+            }
+            Some(Op::Update | Op::Adopt) => !rolls || p.is_destructive(),
+            _ => false,
         });
-        row.props = props.clone();
-        self.doing("creating");
-        let intent = Intent { op: Op::Create, what: self.what(props), unit: row.clone() };
-        let entry = self.cx.recorder.intent(intent).await?;
-        match self.handler.create(props, &row.token, replacing).await {
-            Ok(id) => {
-                row.id = Some(id);
-                row.updated_at = Timestamp::now();
-                self.cx.recorder.close(entry, Closing::Done(Some(Box::new(row.clone())))).await?;
-                Ok(Ok(row))
-            }
-            Err(trouble) if trouble.is_retry() => {
-                self.cx.recorder.close(entry, Closing::Failed(trouble.message.clone())).await?;
-                Ok(Err((row, trouble)))
-            }
-            Err(trouble) => {
-                if let Class::Taken { id } = &trouble.class {
-                    // Taken by our own earlier attempt whose answer was lost: the next pass finds it by its token.
-                    if retried && let Ok(Some(_)) = read_one(self.provider, &row).await {
-                        self.cx.recorder.close(entry, Closing::Failed("made by an earlier attempt".into())).await?;
-                        return Ok(Ok(row));
-                    }
-                    self.cx.recorder.close(entry, Closing::Refused(trouble.message.clone())).await?;
-                    let found = match id {
-                        Some(id) => id.clone(),
-                        None => self.handler.find(props, None).await.ok().flatten().map(|o| o.id).unwrap_or_default(),
-                    };
-                    return Err(taken(self.unit, self.resource, props, &found).into());
+        if !announced {
+            return Err(self.moved(&format!("has {} {}", changes[0].field, changes[0].from)).into());
+        }
+        self.overdue(&observed.id, "being changed")?;
+        let mut props = work.props.clone();
+        if !work.deposed.is_empty() {
+            for (name, value) in props.iter_mut().filter(|(name, _)| names_it(name)) {
+                if let Some(present) = observed.props.get(name) {
+                    *value = present.clone();
                 }
-                self.cx.recorder.close(entry, Closing::Refused(trouble.message.clone())).await?;
-                Err(trouble.into())
             }
         }
+        if work.useless.0 == changes && work.useless.1 > 2 {
+            self.cx.pause(Duration::from_millis(50) * work.useless.1 * work.useless.1).await?;
+        }
+        let Some(row) = work.row.as_mut() else { return Ok(()) };
+        match self.update(row, &props, observed, &changes).await? {
+            Ok(()) => {
+                work.calls.worked();
+                work.waiting = Instant::now();
+                let useless = if work.useless.0 == changes { work.useless.1 + 1 } else { 0 };
+                if useless > USELESS_UPDATES {
+                    let c = &changes[0];
+                    let message = format!(
+                        "the cloud accepted the change of {} and still shows {} in place of {}",
+                        c.field, c.from, c.to
+                    );
+                    return Err(Trouble::refused(message).into());
+                }
+                work.useless = (changes, useless);
+            }
+            Err(trouble) => work.calls.after(self.cx, self.limit, trouble).await?,
+        }
+        work.updated = true;
+        Ok(())
     }
 
-    async fn update(
-        &self,
-        row: &mut UnitState,
-        props: &Props,
-        observed: &Observed,
-        changes: &[FieldChange],
-    ) -> Result<Result<(), Trouble>, Stop> {
-        let fields: Vec<&str> = changes.iter().map(|c| c.field.as_str()).collect();
-        self.doing(&format!("changing {}", fields.join(", ")));
-        row.ready = false;
-        let what = format!("{}: {}", self.what(props), fields.join(", "));
-        let entry = self.cx.recorder.intent(Intent { op: Op::Update, what, unit: row.clone() }).await?;
-        match self.handler.update(observed, props, &fields).await {
-            Ok(()) => {
-                row.updated_at = Timestamp::now();
-                self.cx.recorder.close(entry, Closing::Done(Some(Box::new(row.clone())))).await?;
-                Ok(Ok(()))
-            }
-            Err(trouble) => {
-                self.cx.recorder.close(entry, Closing::Failed(trouble.message.clone())).await?;
-                // Gone in between: the next pass sees it.
-                if trouble.is_retry() || trouble.is_not_found() {
-                    Ok(Err(as_retry(trouble)))
-                } else {
-                    Err(trouble.into())
-                }
-            }
+    /// Makes room for a new object: the old one stays until that is ready.
+    async fn depose(&self, work: &mut Work, changes: &[FieldChange], allowed: bool) -> Result<(), Stop> {
+        let Some(forcing) = changes.iter().find(|c| c.takes == Takes::Replace) else { return Ok(()) };
+        if !allowed {
+            return Err(self.moved(&format!("has another {}, which takes a replacement", forcing.field)).into());
         }
+        if let Some(why) = changes.iter().find_map(|c| self.handler.refuse_change(&c.field, &c.from, &c.to)) {
+            return Err(Trouble::refused(why).into());
+        }
+        let Some(mut old) = work.row.take() else { return Ok(()) };
+        old.deposed = true;
+        self.cx.recorder.save_unit(old.clone()).await?;
+        work.deposed.push(old);
+        (work.replaced, work.checked, work.shows_up_by) = (true, false, None);
+        work.waiting = Instant::now();
+        Ok(())
     }
 
     /// The last gate, and the row as it now stands.
-    async fn settle(
-        &self,
-        row: &mut UnitState,
-        props: &Props,
-        observed: &Observed,
-        patience: &mut Patience,
-        waiting: &mut Instant,
-    ) -> Result<Settled, Stop> {
+    async fn settle(&self, work: &mut Work, observed: &Observed, wait: bool) -> Result<Settled, Stop> {
+        let Some(row) = work.row.as_mut() else { return Ok(Settled::NotYet) };
         let mut gate = row.outputs.get("gate").and_then(Value::as_str).map(str::to_owned);
         let mut outputs = observed.outputs.clone();
         outputs.insert("id".into(), observed.id.clone().into());
@@ -381,33 +344,32 @@ impl UnitRun<'_> {
                 .unwrap_or_else(|| Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string().into())
         });
         if !row.ready {
-            match self.handler.ready(observed, props).await {
-                Ok(readiness) => {
-                    patience.failures = 0;
-                    if let Some(what) = readiness.waiting_for {
-                        if self.wait {
-                            self.overdue(&observed.id, &what)?;
-                            self.doing(&what);
-                            self.cx.pause(pause_after(waiting.elapsed())).await?;
-                            return Ok(Settled::NotYet);
-                        }
-                        return Ok(Settled::Ready(None));
-                    }
-                    gate = readiness.gate.or(gate);
-                    row.secrets.extend(readiness.secrets);
-                }
+            let readiness = match self.handler.ready(observed, &work.props).await {
+                Ok(readiness) => readiness,
                 Err(trouble) => {
-                    patience.after(self.cx, trouble).await?;
+                    work.calls.after(self.cx, self.limit, trouble).await?;
                     return Ok(Settled::NotYet);
                 }
+            };
+            work.calls.worked();
+            if let Some(what) = readiness.waiting_for {
+                if !wait {
+                    return Ok(Settled::Pending);
+                }
+                self.overdue(&observed.id, &what)?;
+                self.doing(&what);
+                self.cx.pause(pause_after(work.waiting.elapsed())).await?;
+                return Ok(Settled::NotYet);
             }
+            gate = readiness.gate.or(gate);
+            row.secrets.extend(readiness.secrets);
         }
         if let Some(gate) = &gate {
             outputs.insert("gate".into(), gate.clone().into());
         }
-        if !row.ready || row.outputs != outputs || row.props != *props {
+        if !row.ready || row.outputs != outputs || row.props != work.props {
             row.outputs = outputs;
-            row.props = props.clone();
+            row.props = work.props.clone();
             row.ready = true;
             row.updated_at = Timestamp::now();
             self.cx.recorder.save_unit(row.clone()).await?;
@@ -416,113 +378,24 @@ impl UnitRun<'_> {
     }
 
     /// Nobody waits for it: recorded as it is.
-    async fn leave(&self, mut row: UnitState, props: &Props, observed: Observed) -> Result<Made, Stop> {
-        row.outputs = observed.outputs.clone();
+    async fn leave(&self, work: &mut Work, observed: Observed) -> Result<Made, Stop> {
+        let Some(mut row) = work.row.take() else { return Err(self.moved("appeared").into()) };
+        row.outputs.extend(observed.outputs.clone());
         row.outputs.insert("id".into(), observed.id.clone().into());
-        row.props = props.clone();
+        row.props = work.props.clone();
+        // Whatever it was before, it is on its way now: the next run goes on with it.
+        row.ready = false;
         row.updated_at = Timestamp::now();
         self.cx.recorder.save_unit(row.clone()).await?;
         Ok(Made { state: row, observed: Some(observed), pending: true, gate: None })
     }
-
-    /// Deletes an object and waits until it is gone.
-    pub async fn delete(&self, row: UnitState, drain: bool) -> Result<(), Stop> {
-        let mut patience = Patience { failures: 0 };
-        let started = Instant::now();
-        let mut entry = None;
-        let mut asked: Option<Instant> = None;
-        loop {
-            self.cx.go_on()?;
-            let observed = match read_one(self.provider, &row).await {
-                Ok(observed) => observed,
-                Err(trouble) => {
-                    patience.after(self.cx, trouble).await?;
-                    continue;
-                }
-            };
-            let Some(observed) = observed else {
-                match entry {
-                    Some(entry) => self.cx.recorder.close(entry, Closing::Done(None)).await?,
-                    None => self.cx.recorder.forget_unit(self.resource, &row.key, &row.token).await?,
-                }
-                return Ok(());
-            };
-            // Accepted, and not shown as going yet: some clouds take a moment. After a while it is asked for again.
-            if observed.phase == Phase::Deleting || asked.is_some_and(|at| at.elapsed() < DELETE_SHOWS_WITHIN) {
-                self.overdue(&observed.id, "being deleted")?;
-                self.doing("deleting");
-                self.cx.pause(pause_after(started.elapsed())).await?;
-                continue;
-            }
-            if entry.is_none() {
-                let mut known = row.clone();
-                known.id = Some(observed.id.clone());
-                let intent = Intent { op: Op::Delete, what: self.what(&row.props), unit: known };
-                entry = Some(self.cx.recorder.intent(intent).await?);
-            }
-            self.doing("deleting");
-            self.overdue(&observed.id, "being deleted")?;
-            match self.handler.delete(&observed, &row.props, drain).await {
-                Ok(()) => {
-                    asked = Some(Instant::now());
-                    patience.failures = 0;
-                }
-                Err(trouble) if trouble.is_not_found() => {}
-                Err(trouble) => {
-                    if !trouble.is_retry()
-                        && let Some(entry) = entry
-                    {
-                        self.cx.recorder.close(entry, Closing::Failed(trouble.message.clone())).await?;
-                    }
-                    patience.after(self.cx, trouble).await?;
-                }
-            }
-        }
-    }
-
-    fn doing(&self, what: &str) {
-        let what = if self.unit.key.contains('/') { format!("{}: {what}", self.unit.key) } else { what.to_owned() };
-        self.cx.watcher.see(Progress::Doing { resource: self.resource.clone(), what });
-    }
-
-    fn overdue(&self, id: &str, what: &str) -> Result<(), Stop> {
-        if Instant::now() < self.deadline {
-            return Ok(());
-        }
-        let message = format!("{} {id} is still {what} after {}", self.unit.unit_type, self.cx.waited(self.deadline));
-        let trouble = Trouble { class: Class::Refused, message, help: self.handler.overdue(id, what) };
-        Err(trouble.help("it is recorded: run the same command again to go on waiting; `berth.dev/timeout` or --timeout sets how long").into())
-    }
-
-    fn moved(&self, what: &str) -> Trouble {
-        Trouble::refused(format!("the cloud changed since the plan was made: {} {what}", self.unit.key))
-            .help("plan again, then apply")
-    }
-
-    fn what(&self, props: &Props) -> String {
-        let name = ["cluster_name", "network_name", "node_pool_name", "name"]
-            .iter()
-            .find_map(|n| props.get(*n)?.as_str())
-            .unwrap_or(&self.unit.key);
-        if self.unit.scope.is_empty() {
-            format!("{} {name}", self.unit.unit_type)
-        } else {
-            format!("{} {name} in {}", self.unit.unit_type, self.unit.scope)
-        }
-    }
 }
 
-enum Settled {
-    Ready(Option<String>),
-    NotYet,
+fn names_it(field: &str) -> bool {
+    field == "name" || field.ends_with("_name")
 }
 
-/// Changes that wait for the old object's name to become free.
-fn only_names(changes: &[FieldChange]) -> bool {
-    changes.iter().all(|c| c.field == "name" || c.field.ends_with("_name"))
-}
-
-fn as_retry(trouble: Trouble) -> Trouble {
-    let class = if trouble.is_retry() { trouble.class.clone() } else { Class::Retry { after: None } };
-    Trouble { class, ..trouble }
+/// A change that waits for the old object's name to become free.
+fn is_name(change: &FieldChange) -> bool {
+    change.takes == Takes::InPlace && names_it(&change.field)
 }

@@ -1,0 +1,151 @@
+//! From a resource to its units: references resolved, lowered, put in order. Pure.
+
+use crate::graph::Graph;
+use crate::handler::{Catalog, Class, LowerInput, Target, Trouble};
+use crate::plan::{Request, Wanted};
+use crate::unit::{Lowered, Props, Unit};
+use berth_model::{Manifest, ResourceId, UNKNOWN};
+use serde_json::Value;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+/// Looks a reference's target up: its manifest, and its outputs as far as they are known.
+pub(crate) type Lookup<'a> = &'a dyn Fn(&ResourceId) -> Option<(Arc<Manifest>, Props)>;
+
+/// The resources that a manifest refers to, or names plainly where a resource of that name may be.
+pub fn parents(manifest: &Manifest) -> Vec<ResourceId> {
+    manifest.refs().into_iter().chain(manifest.named()).map(|r| r.to).filter(|to| *to != manifest.id).collect()
+}
+
+/// Says that a name is taken, and how to go on.
+pub(crate) fn taken(unit: &Unit, resource: &ResourceId, props: &Props, other: &str) -> Trouble {
+    let name = ["cluster_name", "network_name", "name", "node_pool_name"]
+        .iter()
+        .find_map(|n| props.get(*n))
+        .and_then(Value::as_str);
+    let what = unit.unit_type.split('.').next_back().unwrap_or("object");
+    let cloud = cloud_name(&unit.unit_type);
+    let place = if unit.scope.is_empty() { String::new() } else { format!(" in {}", unit.scope) };
+    let mut trouble = Trouble::new(
+        Class::Taken { id: Some(other.to_owned()).filter(|id| !id.is_empty()) },
+        format!("{cloud} already has a {what} named `{}`{place}, not managed by Berth", name.unwrap_or(&unit.key)),
+    );
+    if !other.is_empty() {
+        trouble = trouble.help(format!("to adopt it:   berth import {resource} {other}"));
+    }
+    trouble.help("to make another, change its name in the manifest")
+}
+
+fn cloud_name(unit_type: &str) -> &'static str {
+    match unit_type.split('.').next() {
+        Some("civo") => "Civo",
+        Some("digitalocean") => "DigitalOcean",
+        _ => "the cloud",
+    }
+}
+
+/// Lowers a resource with its references resolved by `target`.
+pub(crate) fn lower(
+    catalog: &dyn Catalog,
+    wanted: &Wanted,
+    label_prefix: &str,
+    target: Lookup<'_>,
+) -> Result<Lowered, Trouble> {
+    let manifest = &*wanted.manifest;
+    let mut targets = BTreeMap::new();
+    let mut values: HashMap<(String, String), String> = HashMap::new();
+    // A plain name that is a resource's is as good as a reference to it; any other is the cloud's own.
+    for reference in manifest.named() {
+        if let Some((other, outputs)) = target(&reference.to) {
+            targets.insert(snake_case(&reference.field), Target { id: reference.to, spec: other.spec_json(), outputs });
+        }
+    }
+    for reference in manifest.refs() {
+        let (other, outputs) = target(&reference.to).ok_or_else(|| {
+            Trouble::refused(format!("{} refers to {}, which is not here and not applied", manifest.id, reference.to))
+        })?;
+        let value = match reference.field_path.strip_prefix("status.outputs.") {
+            Some(name) => match outputs.get(name) {
+                Some(Value::String(text)) => text.clone(),
+                Some(other) => other.to_string(),
+                None => format!("{UNKNOWN}{}.{}", reference.to, reference.field_path),
+            },
+            None => other.field_value(&reference.field_path).ok_or_else(|| {
+                Trouble::refused(format!("{} has no value at {}", reference.to, reference.field_path))
+                    .help(format!("{} refers to it in spec.{}", manifest.id, reference.field))
+            })?,
+        };
+        values.insert((reference.field.clone(), reference.to.to_string()), value);
+        targets.insert(
+            snake_case(&reference.field),
+            Target { id: reference.to.clone(), spec: other.spec_json(), outputs },
+        );
+    }
+    let spec = manifest.resolve(&|reference| {
+        values.get(&(reference.field.clone(), reference.to.to_string())).cloned().unwrap_or_default()
+    });
+    catalog.lower(&LowerInput {
+        id: &manifest.id,
+        metadata: &manifest.metadata,
+        spec: &spec,
+        targets: &targets,
+        default_region: wanted.default_region.as_deref(),
+        label_prefix,
+    })
+}
+
+/// Lowering speaks the protobuf's names.
+fn snake_case(field: &str) -> String {
+    let mut name = String::with_capacity(field.len() + 4);
+    for c in field.chars() {
+        if c.is_ascii_uppercase() {
+            name.push('_');
+        }
+        name.push(c.to_ascii_lowercase());
+    }
+    name
+}
+
+/// Lowers a resource outside a plan. `outputs` goes before what the state knows of a target's outputs.
+pub fn lower_now(
+    catalog: &dyn Catalog,
+    request: &Request,
+    wanted: &Wanted,
+    outputs: &HashMap<ResourceId, Props>,
+) -> Result<Lowered, Trouble> {
+    lower(catalog, wanted, &request.label_prefix, &|id| {
+        let known = request.known.resources.get(id);
+        let declared = request.wanted.iter().find(|w| w.manifest.id == *id);
+        let manifest = declared.map(|w| w.manifest.clone()).or_else(|| known.map(|k| k.manifest.clone()))?;
+        let outputs = outputs.get(id).or_else(|| known.map(|k| &k.outputs)).cloned();
+        Some((manifest, outputs.unwrap_or_default()))
+    })
+}
+
+/// The resource's outputs, from its units'. What is not there yet is marked.
+pub(crate) fn outputs_of(lowered: &Lowered, made: &HashMap<String, Props>) -> Props {
+    let mut outputs = Props::new();
+    for (name, from) in &lowered.outputs {
+        match made.get(&from.unit).and_then(|o| o.get(&from.output)) {
+            Some(value) => outputs.insert(name.clone(), value.clone()),
+            None => outputs.insert(name.clone(), Value::String(format!("{UNKNOWN}{name}"))),
+        };
+    }
+    outputs
+}
+
+/// Units with those they depend on first.
+pub(crate) fn in_order(units: &[Unit]) -> Vec<&Unit> {
+    let index: HashMap<&str, usize> = units.iter().enumerate().map(|(i, u)| (u.key.as_str(), i)).collect();
+    let mut graph = Graph::new(units.len());
+    for (after, unit) in units.iter().enumerate() {
+        for key in &unit.depends_on {
+            if let Some(before) = index.get(key.as_str()) {
+                graph.edge(*before, after);
+            }
+        }
+    }
+    // Lowering is ours: a circle would be a mistake of Berth's, and the order as written is then as good as any.
+    let order = graph.order().unwrap_or_else(|_| (0..units.len()).collect());
+    order.into_iter().map(|i| &units[i]).collect()
+}

@@ -1,0 +1,231 @@
+//! The changes that a unit's loop makes: intent, one call, outcome, in that order.
+
+use crate::converge::{Shared, Stop};
+use crate::diff::FieldChange;
+use crate::handler::{Class, Handler, Provider, Trouble};
+use crate::lower::taken;
+use crate::observe::read_one;
+use crate::patience::{Limit, Patience, pause_after, shows_up_by};
+use crate::plan::UnitPlan;
+use crate::progress::Progress;
+use crate::record::{Closing, EntryId, Intent};
+use crate::unit::{Observed, Op, Phase, Props, Unit, UnitState};
+use berth_model::ResourceId;
+use jiff::Timestamp;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// A delete that was accepted is asked for again when the object still looks untouched after this.
+const DELETE_SHOWS_WITHIN: Duration = Duration::from_secs(5);
+
+pub(crate) struct UnitRun<'a> {
+    pub cx: &'a Shared<'a>,
+    pub resource: &'a ResourceId,
+    pub unit: &'a Unit,
+    pub account: &'a str,
+    pub provider: &'a dyn Provider,
+    pub handler: &'a dyn Handler,
+    /// What the plan announced; nothing that takes something away is done without it.
+    pub planned: Option<&'a UnitPlan>,
+    pub limit: Limit,
+    pub wait: bool,
+}
+
+/// What came of a create that was not refused. The row is the one to go on with.
+pub(crate) enum Begun {
+    Made(UnitState),
+    /// The answer was lost, or the cloud asks to try again.
+    Unsure(UnitState, Trouble),
+    /// Somebody has the name, and it may be our own earlier attempt that the cloud does not show yet.
+    PerhapsOurs(UnitState, Trouble),
+}
+
+impl UnitRun<'_> {
+    /// Begins the object. A lost answer leaves the row, so that the next pass looks for it.
+    pub async fn create(&self, props: &Props, row: Option<UnitState>, replacing: bool) -> Result<Begun, Stop> {
+        self.cx.go_on()?;
+        // An attempt that was recorded and not answered may have made it: then no refusal means that nothing is there.
+        let retried = row.is_some();
+        let mut row = row.unwrap_or_else(|| self.new_row());
+        row.props = props.clone();
+        row.updated_at = Timestamp::now();
+        self.doing("creating");
+        let intent = Intent { op: Op::Create, what: self.what(props), unit: row.clone() };
+        let entry = self.cx.recorder.intent(intent).await?;
+        let trouble = match self.handler.create(props, &row.token, replacing).await {
+            Ok(id) => {
+                row.id = Some(id);
+                row.updated_at = Timestamp::now();
+                self.cx.recorder.close(entry, Closing::Done(Some(Box::new(row.clone())))).await?;
+                return Ok(Begun::Made(row));
+            }
+            Err(trouble) => trouble,
+        };
+        let message = trouble.message.clone();
+        let unsure = retried || trouble.is_retry();
+        let closing = if unsure { Closing::Failed(message) } else { Closing::Refused(message) };
+        self.cx.recorder.close(entry, closing).await?;
+        match &trouble.class {
+            Class::Retry { .. } => Ok(Begun::Unsure(row, trouble)),
+            Class::Taken { .. } if retried => Ok(Begun::PerhapsOurs(row, trouble)),
+            Class::Taken { .. } => Err(self.name_taken(props, &trouble).await.into()),
+            _ => Err(trouble.into()),
+        }
+    }
+
+    fn new_row(&self) -> UnitState {
+        UnitState {
+            resource: self.resource.clone(),
+            key: self.unit.key.clone(),
+            token: uuid::Uuid::now_v7().simple().to_string(),
+            unit_type: self.unit.unit_type.clone(),
+            scope: self.unit.scope.clone(),
+            account: self.account.to_owned(),
+            id: None,
+            props: Props::new(),
+            outputs: Props::new(),
+            secrets: Default::default(),
+            deposed: false,
+            ready: false,
+            updated_at: Timestamp::now(),
+        }
+    }
+
+    pub async fn name_taken(&self, props: &Props, trouble: &Trouble) -> Trouble {
+        let found = match &trouble.class {
+            Class::Taken { id: Some(id) } => id.clone(),
+            _ => self.handler.find(props, None).await.ok().flatten().map(|other| other.id).unwrap_or_default(),
+        };
+        taken(self.unit, self.resource, props, &found)
+    }
+
+    pub async fn update(
+        &self,
+        row: &mut UnitState,
+        props: &Props,
+        observed: &Observed,
+        changes: &[FieldChange],
+    ) -> Result<Result<(), Trouble>, Stop> {
+        self.cx.go_on()?;
+        let fields: Vec<&str> = changes.iter().map(|c| c.field.as_str()).collect();
+        self.doing(&format!("changing {}", fields.join(", ")));
+        row.ready = false;
+        let what = format!("{}: {}", self.what(props), fields.join(", "));
+        let entry = self.cx.recorder.intent(Intent { op: Op::Update, what, unit: row.clone() }).await?;
+        match self.handler.update(observed, props, &fields).await {
+            Ok(()) => {
+                row.updated_at = Timestamp::now();
+                self.cx.recorder.close(entry, Closing::Done(Some(Box::new(row.clone())))).await?;
+                Ok(Ok(()))
+            }
+            Err(trouble) => {
+                self.cx.recorder.close(entry, Closing::Failed(trouble.message.clone())).await?;
+                match trouble.class {
+                    Class::Retry { .. } => Ok(Err(trouble)),
+                    // Gone in between: the next pass sees it.
+                    Class::NotFound => Ok(Err(Trouble { class: Class::Retry { after: None }, ..trouble })),
+                    _ => Err(trouble.into()),
+                }
+            }
+        }
+    }
+
+    /// Deletes an object and waits until it is gone. The journal's entry is closed however it ends.
+    pub async fn delete(&self, row: &UnitState, drain: bool) -> Result<(), Stop> {
+        let mut entry = None;
+        let result = self.delete_until_gone(row, drain, &mut entry).await;
+        let why = match &result {
+            Err(Stop::Trouble(trouble)) => trouble.message.as_str(),
+            Err(Stop::Interrupted) => "interrupted",
+            Ok(()) | Err(Stop::Record(_)) => return result,
+        };
+        if let Some(entry) = entry {
+            self.cx.recorder.close(entry, Closing::Failed(why.to_owned())).await?;
+        }
+        result
+    }
+
+    async fn delete_until_gone(&self, row: &UnitState, drain: bool, entry: &mut Option<EntryId>) -> Result<(), Stop> {
+        let (mut reads, mut calls) = (Patience::default(), Patience::default());
+        let started = Instant::now();
+        let shows_up_by = shows_up_by(row);
+        let mut asked: Option<Instant> = None;
+        loop {
+            self.cx.go_on()?;
+            let observed = match read_one(self.provider, row).await {
+                Ok(observed) => observed,
+                Err(trouble) => {
+                    reads.after(self.cx, self.limit, trouble).await?;
+                    continue;
+                }
+            };
+            reads.worked();
+            let Some(observed) = observed else {
+                // Begun a moment ago and not seen yet: it may still appear, and nobody would know of it.
+                if asked.is_none() && shows_up_by.is_some_and(|by| Instant::now() < by) {
+                    self.overdue(row.id.as_deref().unwrap_or(&row.key), "not shown by the cloud")?;
+                    self.cx.pause(pause_after(started.elapsed())).await?;
+                    continue;
+                }
+                match entry.take() {
+                    Some(entry) => self.cx.recorder.close(entry, Closing::Done(None)).await?,
+                    None => self.cx.recorder.forget_unit(self.resource, &row.key, &row.token).await?,
+                }
+                return Ok(());
+            };
+            self.doing("deleting");
+            self.overdue(&observed.id, "being deleted")?;
+            // Accepted, and not shown as going yet: some clouds take a moment. After a while it is asked for again.
+            if observed.phase == Phase::Deleting || asked.is_some_and(|at| at.elapsed() < DELETE_SHOWS_WITHIN) {
+                self.cx.pause(pause_after(started.elapsed())).await?;
+                continue;
+            }
+            self.cx.go_on()?;
+            if entry.is_none() {
+                let mut known = row.clone();
+                known.id = Some(observed.id.clone());
+                let intent = Intent { op: Op::Delete, what: self.what(&row.props), unit: known };
+                *entry = Some(self.cx.recorder.intent(intent).await?);
+            }
+            match self.handler.delete(&observed, &row.props, drain).await {
+                Err(trouble) if !trouble.is_not_found() => calls.after(self.cx, self.limit, trouble).await?,
+                // Not there for the delete and still there for the read: as good as accepted.
+                Ok(()) | Err(_) => {
+                    asked = Some(Instant::now());
+                    calls.worked();
+                }
+            }
+        }
+    }
+
+    pub fn doing(&self, what: &str) {
+        let what = if self.unit.key.contains('/') { format!("{}: {what}", self.unit.key) } else { what.to_owned() };
+        self.cx.watcher.see(Progress::Doing { resource: self.resource.clone(), what });
+    }
+
+    pub fn overdue(&self, id: &str, what: &str) -> Result<(), Stop> {
+        if !self.limit.is_over() {
+            return Ok(());
+        }
+        let message = format!("{} {id} is still {what} after {}", self.unit.unit_type, self.limit.text());
+        let trouble = Trouble { class: Class::Refused, message, help: self.handler.overdue(id, what) };
+        Err(trouble.help("it is recorded: run the same command again to go on waiting; `berth.dev/timeout` or --timeout sets how long").into())
+    }
+
+    pub fn moved(&self, what: &str) -> Trouble {
+        Trouble::refused(format!("the cloud changed since the plan was made: {} {what}", self.unit.key))
+            .help("plan again, then apply")
+    }
+
+    fn what(&self, props: &Props) -> String {
+        let name = ["cluster_name", "network_name", "node_pool_name", "name"]
+            .iter()
+            .find_map(|n| props.get(*n)?.as_str())
+            .unwrap_or(&self.unit.key);
+        if self.unit.scope.is_empty() {
+            format!("{} {name}", self.unit.unit_type)
+        } else {
+            format!("{} {name} in {}", self.unit.unit_type, self.unit.scope)
+        }
+    }
+}

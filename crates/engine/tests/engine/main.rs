@@ -1,0 +1,11 @@
+//! The engine against a small cloud in memory: whatever fails and whenever the process dies, one more run makes it right.
+
+mod catalog;
+mod cloud;
+mod laws;
+mod memory;
+mod order;
+mod promises;
+mod schedules;
+mod waits;
+mod world;
