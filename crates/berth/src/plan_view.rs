@@ -2,7 +2,7 @@
 
 use crate::address::Names;
 use crate::confirm::loses;
-use crate::terminal::harmless_line;
+use crate::terminal::{PIPE_WIDTH, harmless_line, stdout_width};
 use anstyle::{AnsiColor, Style};
 use berth_engine::unit::Op;
 use berth_engine::{Action, FieldChange, Plan, ResourcePlan, Takes, UnitPlan, is_unknown};
@@ -13,8 +13,9 @@ const CHANGE: Style = AnsiColor::Yellow.on_default();
 const REMOVE: Style = AnsiColor::Red.on_default();
 /// Beyond this many changed resources, fields are shown by `-o wide` only.
 const DETAILED: usize = 40;
-/// A long value is cut on the screen; JSON has it whole.
-const VALUE_WIDTH: usize = 80;
+/// A long value is cut to the line's end; `-o wide` and JSON have it whole.
+const VALUE_AT: usize = 40;
+const NARROWEST_VALUE: usize = 20;
 
 /// The plan and its summary line.
 pub fn text(plan: &Plan, wide: bool) -> String {
@@ -22,6 +23,8 @@ pub fn text(plan: &Plan, wide: bool) -> String {
     let detailed = wide || changed <= DETAILED;
     let names = Names::of(plan.resources.iter().map(|r| &r.id));
     let width = names.width().max(28);
+    let line = stdout_width().unwrap_or(PIPE_WIDTH);
+    let room = if wide { usize::MAX } else { line.saturating_sub(VALUE_AT).max(NARROWEST_VALUE) };
     let mut text = String::new();
     let mut hidden = 0;
     for resource in &plan.resources {
@@ -34,7 +37,7 @@ pub fn text(plan: &Plan, wide: bool) -> String {
         text.push_str(&format!("  {:<width$}  {style}{}{style:#}\n", names.name(&resource.id), headline(resource)));
         if detailed {
             for unit in &resource.units {
-                unit_lines(&mut text, resource, unit);
+                unit_lines(&mut text, resource, unit, room);
             }
         }
     }
@@ -109,7 +112,7 @@ fn rules_text(added: usize, removed: usize) -> String {
     }
 }
 
-fn unit_lines(text: &mut String, resource: &ResourcePlan, unit: &UnitPlan) {
+fn unit_lines(text: &mut String, resource: &ResourcePlan, unit: &UnitPlan, room: usize) {
     let Some(op) = unit.op else { return };
     let whole = resource.action == Action::Create || resource.action == Action::Delete;
     if op == Op::Delete {
@@ -124,7 +127,7 @@ fn unit_lines(text: &mut String, resource: &ResourcePlan, unit: &UnitPlan) {
         text.push_str(&format!("    {ADD}+{ADD:#} {}\n", unit.key));
     }
     for change in &unit.changes {
-        change_lines(text, &prefix, change, op);
+        change_lines(text, &prefix, change, op, room);
     }
     if op == Op::Replace && unit.key.starts_with("pool") && !unit.delete_first || rolls(unit) {
         text.push_str("      new pool first, old nodes drained after\n");
@@ -138,10 +141,10 @@ fn rolls(unit: &UnitPlan) -> bool {
     unit.changes.iter().any(|c| c.takes == Takes::Roll)
 }
 
-fn change_lines(text: &mut String, prefix: &str, change: &FieldChange, op: Op) {
+fn change_lines(text: &mut String, prefix: &str, change: &FieldChange, op: Op, room: usize) {
     let field = format!("{prefix}{}", change.field);
     if op == Op::Create {
-        text.push_str(&format!("    {ADD}+{ADD:#} {field:<32}  {}\n", value_text(&change.to)));
+        text.push_str(&format!("    {ADD}+{ADD:#} {field:<32}  {}\n", cut(value_text(&change.to), room)));
         return;
     }
     if let Some((added, removed)) = elements(change) {
@@ -156,7 +159,9 @@ fn change_lines(text: &mut String, prefix: &str, change: &FieldChange, op: Op) {
         }
         return;
     }
-    let (from, to) = (value_text(&change.from), value_text(&change.to));
+    // Both sides of a change have to be seen.
+    let half = (room / 2).max(NARROWEST_VALUE);
+    let (from, to) = (cut(value_text(&change.from), half), cut(value_text(&change.to), half));
     text.push_str(&format!("    {CHANGE}~{CHANGE:#} {field:<32}  {from} -> {to}\n"));
 }
 
@@ -215,13 +220,14 @@ fn value_text(value: &Value) -> String {
             .join(", "),
         other => other.to_string(),
     };
-    let text = harmless_line(&text).into_owned();
-    if text.chars().count() > VALUE_WIDTH {
-        let mut cut: String = text.chars().take(VALUE_WIDTH - 1).collect();
-        cut.push('…');
-        return cut;
+    harmless_line(&text).into_owned()
+}
+
+fn cut(text: String, room: usize) -> String {
+    if text.chars().count() <= room {
+        return text;
     }
-    text
+    text.chars().take(room - 1).chain(['…']).collect()
 }
 
 pub fn summary(plan: &Plan) -> String {

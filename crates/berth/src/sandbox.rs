@@ -2,7 +2,7 @@
 //! Both keep their cloud in a file, so that two commands see the same one.
 
 use crate::failure::Failure;
-use crate::project;
+use crate::{progress, project};
 use berth_sandbox::{Config, Sandbox, SandboxError, Speed};
 use serde::{Deserialize, Serialize};
 use std::fs::{File, TryLockError};
@@ -14,6 +14,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 /// How long a command waits for another one of the same project that has the cloud's file open.
 const OTHER_COMMAND: Duration = Duration::from_secs(10);
+const WAITS: &str = "waiting for another command that has the simulated clouds open";
 const LOCK_TRIES: u32 = 20;
 const RECORD_BYTES: u64 = 64 << 10;
 
@@ -162,7 +163,7 @@ pub async fn connect_or_start(speed: Option<Speed>, project: &Path) -> Result<Sa
     project::make(project)?;
     let config =
         Config { state: Some(cloud_path(project)), speed: speed.unwrap_or(Speed::Times(1.0)), ..Config::default() };
-    let sandbox = start_when_free(config).await?;
+    let sandbox = progress::patiently(WAITS, start_when_free(config)).await?;
     Ok(Sandboxed { civo_url: sandbox.civo_url(), digitalocean_url: sandbox.digitalocean_url(), guard: Some(sandbox) })
 }
 

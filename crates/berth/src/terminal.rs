@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::io::IsTerminal;
 
 /// Width used where there is no terminal to ask.
-const PIPE_WIDTH: usize = 120;
+pub const PIPE_WIDTH: usize = 120;
 const NARROWEST: usize = 40;
 
 /// Decides once whether anything is coloured. `NO_COLOR`, `CLICOLOR` and pipes are honoured by the streams themselves.

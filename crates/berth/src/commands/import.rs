@@ -45,8 +45,12 @@ pub struct Args {
     /// File, or folder with --all, to write manifests to; `<kind>-<name>.yaml` or `imported/` when omitted
     #[arg(long, value_name = "PATH")]
     out: Option<PathBuf>,
-    #[command(flatten)]
-    scope: ScopeArgs,
+    /// Environment that the imported resources will belong to
+    #[arg(long, value_name = "ENV")]
+    env: Option<String>,
+    /// Organisation that they will belong to
+    #[arg(long, value_name = "ORG")]
+    org: Option<String>,
     #[command(flatten)]
     run: RunArgs,
     #[command(flatten)]
@@ -63,7 +67,8 @@ struct Taken {
 }
 
 pub fn run(args: Args) -> Outcome {
-    let address = args.what.as_deref().map(|text| Address::parse(text, &args.scope)).transpose()?;
+    let scope = ScopeArgs { env: args.env.clone(), org: args.org.clone() };
+    let address = args.what.as_deref().map(|text| Address::parse(text, &scope)).transpose()?;
     if address.as_ref().is_some_and(|a| a.name.is_none()) {
         return Err(Failure::new("the imported resource needs a name")
             .help("write Kind/name, such as CivoKubernetesCluster/shop"));
@@ -85,7 +90,7 @@ async fn import(args: &Args, workspace: &Workspace, address: Option<Address>) ->
     if provider_name.is_empty() {
         return Err(Failure::new("an account is not in a cloud: there is nothing to import"));
     }
-    let (org, env) = (args.scope.org.clone().unwrap_or_default(), args.scope.env.clone().unwrap_or_default());
+    let (org, env) = (args.org.clone().unwrap_or_default(), args.env.clone().unwrap_or_default());
     let accounts = workspace.accounts(&[]).await?;
     let choice = accounts.choose_for(&provider_name, args.account.as_deref(), &org, &env)?;
     let clouds = accounts.into_clouds();

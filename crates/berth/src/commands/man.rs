@@ -31,7 +31,9 @@ pub fn run(args: Args) -> Outcome {
     let failed = |error: std::io::Error| Failure::caused(format!("cannot write to {}", dir.display()), &error);
     std::fs::create_dir_all(&dir).map_err(failed)?;
     let mut pages = vec![root.clone()];
-    pages.extend(root.get_subcommands().filter(|command| !command.is_hide_set()).cloned());
+    pages.extend(
+        root.get_subcommands().filter(|command| !command.is_hide_set() && command.get_name() != "help").cloned(),
+    );
     for command in &pages {
         let mut page = Vec::new();
         render(command, &mut page)?;

@@ -79,7 +79,7 @@ impl Board {
             Progress::Skipped { resource, because } => {
                 self.rows.remove(resource);
                 self.skipped += 1;
-                (!self.is_fleet()).then(|| self.ended("-", resource, &format!("not tried to its end: {because}"), None))
+                (!self.is_fleet()).then(|| self.ended("-", resource, &left_out(because), None))
             }
         }
     }
@@ -146,6 +146,15 @@ impl Board {
 
     pub fn running(&self) -> impl Iterator<Item = &ResourceId> {
         self.rows.iter().filter(|(_, row)| matches!(row.state, State::Runs { .. })).map(|(id, _)| id)
+    }
+}
+
+/// Why it is not at its end: the run was, or something that it needs is not.
+fn left_out(because: &str) -> String {
+    match because {
+        "interrupted" => because.to_owned(),
+        needed if needed.contains('/') && !needed.contains(' ') => format!("not tried: it needs {needed}"),
+        other => format!("not tried: {other}"),
     }
 }
 
