@@ -146,6 +146,17 @@ pub fn sorted(pools: Value) -> Value {
     Value::Array(entries)
 }
 
+/// One owner's entry, as it was found.
+fn seen(region: &str, cluster: &str, owner: &str, pools: Value) -> Observed {
+    let mut props = Props::new();
+    put(&mut props, "cluster_id", cluster);
+    put(&mut props, "region", region);
+    put(&mut props, "owner", owner);
+    put(&mut props, "pools", pools);
+    let id = format!("{cluster}/{}", short(owner));
+    Observed { id, props, outputs: Props::new(), phase: Phase::Ready }
+}
+
 fn annotation(owner: &str) -> String {
     format!("{OWNER_ANNOTATION}{}", short(owner))
 }
@@ -253,7 +264,7 @@ impl AutoscalerHandler {
                 None => owners.remove(&annotation(owner)),
             };
             let written = match present {
-                None if bounds.is_none() => return Ok(()),
+                None if bounds.is_none() => return self.remove(kube).await,
                 _ if owners.is_empty() => return self.remove(kube).await,
                 None => {
                     for (path, object) in companions(self.secret(region, cluster)) {
@@ -314,22 +325,29 @@ impl AutoscalerHandler {
             Err(trouble) if trouble.is_not_found() => return Ok(None),
             other => other?,
         };
-        let Some(deployment) = kube.get(&deployment_path()).await? else { return Ok(None) };
+        let Some(deployment) = kube.get(&deployment_path()).await? else {
+            return Ok(match self.is_half_there(&kube).await? {
+                true => Some(seen(region, cluster, owner, json!([]))),
+                false => None,
+            });
+        };
         let owners = owners(&deployment);
         let Some(bounds) = owners.get(&annotation(owner)).and_then(Value::as_str) else { return Ok(None) };
-        let mut props = Props::new();
-        put(&mut props, "cluster_id", cluster);
-        put(&mut props, "region", region);
-        put(&mut props, "owner", owner);
-        put(&mut props, "pools", pools_of(bounds));
         // Someone changed the arguments by hand: what runs is not what the annotations say.
         let command = |value: &Value| value.pointer("/template/spec/containers/0/command").cloned();
         let args_differ = deployment.get("spec").and_then(command) != command(&deployment_spec(&owners));
-        if args_differ {
-            put(&mut props, "pools", json!([]));
-        }
-        let id = format!("{cluster}/{}", short(owner));
-        Ok(Some(Observed { id, props, outputs: Props::new(), phase: Phase::Ready }))
+        let pools = if args_differ { json!([]) } else { pools_of(bounds) };
+        Ok(Some(seen(region, cluster, owner, pools)))
+    }
+
+    /// Without the Deployment, a service account of ours is what an installation or a removal that was cut short left: it is
+    /// the first to come and the last of its companions to go.
+    async fn is_half_there(&self, kube: &Kube) -> Outcome<bool> {
+        let Some((path, _)) = companions(Value::Null).into_iter().next() else { return Ok(false) };
+        let account = kube.get(&path).await?;
+        let manager =
+            account.as_ref().and_then(|a| a.pointer("/metadata/labels")).and_then(|labels| labels.get(MANAGED_BY));
+        Ok(manager.and_then(Value::as_str) == Some("berth"))
     }
 }
 
