@@ -63,7 +63,7 @@ fn lower_layers_stay_free_of_what_is_above_them() {
             }
         }
         assert!(seen.len() > 3, "{layer} depends on nothing: the graph was not read");
-        for id in seen.iter().filter(|id| forbidden.contains(&names[**id].as_str())) {
+        if let Some(id) = seen.iter().find(|id| forbidden.contains(&names[**id].as_str())) {
             let mut path = vec![names[*id].as_str()];
             let mut at = *id;
             while let Some(from) = came_from.get(at) {

@@ -1,13 +1,15 @@
 //! With three calls in ten failing at random, everything still becomes what is declared.
 
 use crate::examples::{Example, examples, name};
-use crate::harness::{Cloud, all};
+use crate::harness::{Cloud, many};
 use berth_sandbox::{Config, Speed};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const SEEDS: u64 = 5;
 /// A command that gives up may be run again, as its help says; this often in all.
 const TRIES: u32 = 5;
+/// Commands wait between their tries most of the time.
+const AT_ONCE: usize = 10;
 
 #[test]
 fn a_bad_day_changes_nothing_in_the_end() {
@@ -18,7 +20,7 @@ fn a_bad_day_changes_nothing_in_the_end() {
         })
         .collect();
     let count = jobs.len();
-    all(jobs, |_, (path, seed)| {
+    many(AT_ONCE, jobs, |_, (path, seed)| {
         let cloud = Cloud::start(Config { speed: Speed::Instant, seed, ..Config::default() });
         let example = Example::new(&path, cloud);
         let until_done = |args: &[&str]| {

@@ -23,6 +23,10 @@ fn runtime() -> &'static Runtime {
     })
 }
 
+pub fn wait_for<T>(work: impl Future<Output = T>) -> T {
+    runtime().block_on(work)
+}
+
 fn http() -> &'static reqwest::Client {
     static CLIENT: OnceLock<reqwest::Client> = OnceLock::new();
     CLIENT.get_or_init(|| {
@@ -62,6 +66,11 @@ impl Cloud {
     pub fn faults(&self, rules: &[&str]) {
         let rules = rules.iter().map(|rule| rule.parse::<Rule>().expect("a rule")).collect();
         self.sandbox().world().faults().replace(rules);
+    }
+
+    /// How many calls the first fault rule was for.
+    pub fn matched(&self) -> u64 {
+        self.sandbox().world().faults().list().first().map_or(0, |(_, matched, _)| *matched)
     }
 
     pub fn mutating(&self) -> u64 {
@@ -321,11 +330,17 @@ pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
 /// Runs all jobs, a few at a time, and tells of all that failed.
 #[track_caller]
 pub fn all<J: Send>(jobs: Vec<(String, J)>, work: impl Fn(&str, J) + Sync) {
+    // Children wait for answers most of the time: a few more than there are cores keep these busy.
+    let workers = std::thread::available_parallelism().map_or(2, |n| n.get()).clamp(2, 8) * 2;
+    many(workers, jobs, work);
+}
+
+/// The same, as many at a time as asked.
+#[track_caller]
+pub fn many<J: Send>(workers: usize, jobs: Vec<(String, J)>, work: impl Fn(&str, J) + Sync) {
     let count = jobs.len();
     let jobs = Mutex::new(VecDeque::from(jobs));
     let failures = Mutex::new(Vec::new());
-    // Children wait for answers most of the time: a few more than there are cores keep these busy.
-    let workers = std::thread::available_parallelism().map_or(2, |n| n.get()).clamp(2, 8) * 3 / 2;
     std::thread::scope(|scope| {
         for _ in 0..workers {
             scope.spawn(|| {

@@ -7,10 +7,10 @@ use berth_sandbox::{Config, Speed};
 use rustix::process::Signal;
 use std::time::{Duration, Instant};
 
-/// A cluster takes about two seconds.
-const SLOW: Speed = Speed::Times(60.0);
+/// A cluster takes three to four seconds.
+const SLOW: Speed = Speed::Times(30.0);
 /// An interrupted command ends long before the cluster is there.
-const PROMPT: Duration = Duration::from_millis(900);
+const PROMPT: Duration = Duration::from_secs(2);
 
 fn shop() -> String {
     [net("net-a", "fra1", ""), CIVO.text(), civo_pool("g4s.kube.large", 1, "")].join("---\n")

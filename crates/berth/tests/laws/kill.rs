@@ -1,7 +1,7 @@
 //! After SIGKILL at any instant, the next run makes the cloud what is declared: no orphan, no duplicate, no manual step.
 
 use crate::declared::{manifests, outline};
-use crate::harness::{Cloud, LONGEST, Prepared, Project, Ran, all, until};
+use crate::harness::{Cloud, LONGEST, Prepared, Project, Ran, all, many, until};
 use crate::kill_cases::{Case, civo, digitalocean};
 use berth_sandbox::Speed;
 use rand::rngs::StdRng;
@@ -10,7 +10,11 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 /// Fewer than this, and the test has lost some of what it is for.
-const FEWEST_POINTS: usize = 200;
+const FEWEST_POINTS: usize = 350;
+/// The same, for kills in the middle of making something that is then deleted.
+const FEWEST_HALVES: usize = 30;
+/// A delete waits until something that was just begun can no longer appear: many wait at the same time.
+const HALVES_AT_ONCE: usize = 24;
 /// Kills at moments of no call in particular.
 const RANDOM_KILLS: u64 = 40;
 /// Simulated seconds a second: provisioning takes long enough to be killed in.
@@ -54,13 +58,33 @@ impl Case {
     }
 }
 
+/// Which calls are counted, and held.
+#[derive(Clone, Copy)]
+enum To {
+    Cloud,
+    /// The clusters' own APIs, where the autoscaler is installed.
+    Clusters,
+}
+
+impl To {
+    fn path(self) -> &'static str {
+        match self {
+            To::Cloud => "/v2/**",
+            To::Clusters => "/clusters/**",
+        }
+    }
+}
+
 /// A case, ready to be killed.
 struct Ready {
     case: Case,
     prepared: Prepared,
     calls: u64,
+    calls_to_clusters: u64,
     /// What the cloud looks like after the operation.
     shape: Vec<String>,
+    /// What Berth put into clusters.
+    inside: Vec<String>,
     /// How long the operation takes.
     took: Duration,
 }
@@ -70,12 +94,15 @@ fn ready(case: Case, speed: Speed) -> Ready {
     let prepared = case.prepare();
     let (project, cloud, _folder) = prepared.copy(speed);
     cloud.reset_calls();
+    cloud.faults(&["mutating /clusters/** hold-before nth=1000000"]);
     let ran = project.berth(&cloud, &case.args());
     assert_eq!(ran.code, Some(0), "without a kill\n{ran}\n{}", cloud.told());
-    let (calls, shape, took) = (cloud.mutating(), cloud.shape(), ran.took);
+    let (calls, calls_to_clusters, took) = (cloud.mutating(), cloud.matched(), ran.took);
+    cloud.faults(&[]);
+    let (shape, inside) = (cloud.shape(), cloud.inside());
     case.check(&project, &cloud, None, "without a kill");
-    assert!(calls > 0, "the operation changes nothing\n{ran}");
-    Ready { case, prepared, calls, shape, took }
+    assert!(calls + calls_to_clusters > 0, "the operation changes nothing\n{ran}");
+    Ready { case, prepared, calls, calls_to_clusters, shape, inside, took }
 }
 
 fn again(project: &Project, cloud: &Cloud, case: &Case, killed: &Ran) -> String {
@@ -85,9 +112,10 @@ fn again(project: &Project, cloud: &Cloud, case: &Case, killed: &Ran) -> String 
     story
 }
 
-fn kill_at_call(ready: &Ready, hold: &str, call: u64) {
-    let (project, cloud, _folder) = ready.prepared.copy(Speed::Instant);
-    cloud.faults(&[&format!("mutating {hold} nth={call}")]);
+/// A copy of the prepared project and cloud in which the operation was begun and killed at a call.
+fn killed(ready: &Ready, to: To, hold: &str, call: u64) -> (Project, Cloud, tempfile::TempDir, Ran) {
+    let (project, cloud, folder) = ready.prepared.copy(Speed::Instant);
+    cloud.faults(&[&format!("mutating {} {hold} nth={call}", to.path())]);
     let mut running = project.start(&cloud, &ready.case.args());
     let started = Instant::now();
     while cloud.held() == 0 && !running.has_ended() && started.elapsed() < LONGEST {
@@ -102,33 +130,88 @@ fn kill_at_call(ready: &Ready, hold: &str, call: u64) {
     cloud.faults(&[]);
     until("the held call to be let go", || cloud.held() == 0);
     assert_eq!(before, cloud.shape(), "a call whose client is dead took effect");
+    (project, cloud, folder, killed)
+}
+
+fn kill_at_call(ready: &Ready, to: To, hold: &str, call: u64) {
+    let (project, cloud, _folder, killed) = killed(ready, to, hold, call);
     let story = again(&project, &cloud, &ready.case, &killed);
     ready.case.check(&project, &cloud, Some(&ready.shape), &story);
+    if ready.calls_to_clusters > 0 {
+        assert_eq!(cloud.inside(), ready.inside, "clusters hold something else than without a kill (right)\n{story}");
+    }
+}
+
+/// Prepares cases, a few at a time.
+fn prepare(cases: Vec<Case>, speed: Speed) -> Vec<Ready> {
+    let prepared = Mutex::new(Vec::new());
+    all(cases.into_iter().map(|case| (case.name.to_owned(), case)).collect(), |_, case| {
+        let ready = ready(case, speed);
+        prepared.lock().expect("cases").push(ready);
+    });
+    let mut prepared = prepared.into_inner().expect("cases");
+    prepared.sort_by_key(|ready| ready.case.name);
+    prepared
+}
+
+type Point<'a> = (&'a Ready, To, &'static str, u64);
+
+/// Before and after every call of every case.
+fn points(prepared: &[Ready]) -> Vec<(String, Point<'_>)> {
+    let mut points = Vec::new();
+    for ready in prepared {
+        for (to, calls, place) in
+            [(To::Cloud, ready.calls, ""), (To::Clusters, ready.calls_to_clusters, " in a cluster")]
+        {
+            for (call, hold) in (1..=calls).flat_map(|call| ["hold-before", "hold-after"].map(|hold| (call, hold))) {
+                let name = format!("{}: {hold} {call} of {calls}{place}", ready.case.name);
+                points.push((name, (ready, to, hold, call)));
+            }
+        }
+    }
+    points
 }
 
 #[test]
 fn killed_at_every_call() {
-    let cases: Vec<(String, Case)> =
-        civo().into_iter().chain(digitalocean()).map(|case| (case.name.to_owned(), case)).collect();
-    let operations = cases.len();
-    let prepared = Mutex::new(Vec::new());
-    all(cases, |_, case| {
-        let ready = ready(case, Speed::Instant);
-        prepared.lock().expect("cases").push(ready);
-    });
-    let prepared = prepared.into_inner().expect("cases");
-    let mut points = Vec::new();
-    for ready in &prepared {
-        for call in 1..=ready.calls {
-            for hold in ["hold-before", "hold-after"] {
-                points.push((format!("{}: {hold} {call} of {}", ready.case.name, ready.calls), (ready, hold, call)));
-            }
-        }
-    }
+    let prepared = prepare(civo().into_iter().chain(digitalocean()).collect(), Speed::Instant);
+    let points = points(&prepared);
     let count = points.len();
-    println!("kill points: {count} in {operations} operations");
-    all(points, |_, (ready, hold, call)| kill_at_call(ready, hold, call));
+    println!("kill points: {count} in {} operations", prepared.len());
+    all(points, |_, (ready, to, hold, call)| kill_at_call(ready, to, hold, call));
     assert!(count >= FEWEST_POINTS, "kill points: {count}, and at least {FEWEST_POINTS} are expected");
+}
+
+/// Deleting what was only half made leaves what was there before.
+#[test]
+fn killed_while_making_then_deleted() {
+    let cases = civo().into_iter().chain(digitalocean()).filter(|case| case.name.contains("create"));
+    let prepared = prepare(cases.collect(), Speed::Instant);
+    // Before a call is after the one before it; only the first has none.
+    let mut points = points(&prepared);
+    points.retain(|(_, (_, _, hold, call))| *hold == "hold-after" || *call == 1);
+    let count = points.len();
+    println!("kill points before a delete: {count} in {} operations", prepared.len());
+    many(HALVES_AT_ONCE, points, |_, (ready, to, hold, call)| {
+        let (_, untouched, _folder) = ready.prepared.copy(Speed::Instant);
+        let (shape, inside) = (untouched.shape(), untouched.inside());
+        let (project, cloud, _folder, killed) = killed(ready, to, hold, call);
+        let ids = |text: &str| -> Vec<String> {
+            let manifests = if text.is_empty() { Vec::new() } else { manifests(text) };
+            manifests.iter().map(|m| m.id.to_string()).collect()
+        };
+        let there = ids(&ready.case.before);
+        let made: Vec<String> = ids(&ready.case.after).into_iter().filter(|id| !there.contains(id)).collect();
+        let mut args = vec!["delete", "--yes", "--allow-delete"];
+        args.extend(made.iter().map(String::as_str));
+        let deleted = project.berth(&cloud, &args);
+        let story = format!("===== killed\n{killed}\n===== deleted\n{deleted}\n{}", cloud.told());
+        assert_eq!(deleted.code, Some(0), "{story}");
+        assert_eq!(cloud.shape(), shape, "not what was there before (right)\n{story}");
+        assert_eq!(cloud.inside(), inside, "clusters do not hold what they held before (right)\n{story}");
+        cloud.adds_up();
+    });
+    assert!(count >= FEWEST_HALVES, "kill points before a delete: {count}, at least {FEWEST_HALVES} are expected");
 }
 
 #[test]
@@ -144,13 +227,7 @@ fn killed_at_any_moment() {
         "DigitalOceanKubernetesCluster roll default pool",
         "DigitalOcean delete everything",
     ];
-    let prepared = Mutex::new(Vec::new());
-    all(names.iter().map(|name| ((*name).to_owned(), named(name).expect("a case"))).collect(), |_, case| {
-        let ready = ready(case, SPEED);
-        prepared.lock().expect("cases").push(ready);
-    });
-    let mut prepared = prepared.into_inner().expect("cases");
-    prepared.sort_by_key(|ready| ready.case.name);
+    let prepared = prepare(names.iter().map(|name| named(name).expect("a case")).collect(), SPEED);
     let jobs = (0..RANDOM_KILLS).map(|seed| {
         let mut dice = StdRng::seed_from_u64(seed);
         let ready = &prepared[seed as usize % prepared.len()];

@@ -5,6 +5,7 @@ mod declared;
 mod examples;
 mod faults;
 mod harness;
+mod inside;
 mod interrupt;
 mod kill;
 mod kill_cases;
