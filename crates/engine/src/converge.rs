@@ -1,14 +1,16 @@
 //! Carries a plan out: resources in the order of their references, in parallel where that order allows.
 
+use crate::deletions::live;
 use crate::diff::fill;
 use crate::graph::{Graph, Walk};
 use crate::handler::{Catalog, Trouble};
 use crate::lower::{in_order, lower, outputs_of};
 use crate::observe::no_handler;
 use crate::patience::Limit;
-use crate::plan::{Action, Planned, Request, ResourcePlan, UnitPlan, Wanted, live};
+use crate::plan::{Action, Planned, Request, ResourcePlan, UnitPlan, Wanted};
 use crate::progress::{Progress, Watcher};
-use crate::record::{RecordError, Recorder, Status};
+use crate::record::{Recorder, Status};
+use crate::run::{Interrupt, Options, Report, Shared, Stop};
 use crate::summary::{facts, summary};
 use crate::unit::{Lowered, Observed, Op, Props, Unit, UnitState};
 use crate::unit_calls::UnitRun;
@@ -18,100 +20,9 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use secrecy::SecretString;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::sync::Notify;
 use tokio::time::Instant;
-
-/// How a plan is carried out.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Resources worked on at once.
-    pub parallelism: usize,
-    /// How long one resource may take; its annotation `berth.dev/timeout` goes before this.
-    pub timeout: Duration,
-    /// Wait until things are ready. Without, only what others need is waited for.
-    pub wait: bool,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self { parallelism: 64, timeout: Duration::from_secs(45 * 60), wait: true }
-    }
-}
-
-/// Asks a run to stop after the calls in flight.
-#[derive(Clone, Default)]
-pub struct Interrupt(Arc<(AtomicBool, Notify)>);
-
-impl Interrupt {
-    pub fn set(&self) {
-        self.0.0.store(true, Ordering::SeqCst);
-        self.0.1.notify_waiters();
-    }
-    pub fn is_set(&self) -> bool {
-        self.0.0.load(Ordering::SeqCst)
-    }
-}
-
-/// Why a unit or resource stopped short.
-#[derive(Debug)]
-pub(crate) enum Stop {
-    Trouble(Trouble),
-    Interrupted,
-    Record(RecordError),
-}
-
-impl From<Trouble> for Stop {
-    fn from(trouble: Trouble) -> Self {
-        Stop::Trouble(trouble)
-    }
-}
-impl From<RecordError> for Stop {
-    fn from(error: RecordError) -> Self {
-        Stop::Record(error)
-    }
-}
-
-/// How a run ended.
-#[derive(Debug, Default)]
-pub struct Report {
-    pub done: Vec<ResourceId>,
-    /// Begun, and nobody waited for them.
-    pub pending: Vec<ResourceId>,
-    pub failed: Vec<(ResourceId, Trouble)>,
-    pub skipped: Vec<ResourceId>,
-    /// Begun, and left on their way because the run was asked to stop.
-    pub left: Vec<ResourceId>,
-    pub interrupted: bool,
-    /// The state could not be written: nothing more was done.
-    pub record: Option<RecordError>,
-}
-
-/// What all units of a run share.
-pub(crate) struct Shared<'a> {
-    pub recorder: &'a dyn Recorder,
-    pub watcher: &'a dyn Watcher,
-    interrupt: Interrupt,
-    options: &'a Options,
-}
-
-impl Shared<'_> {
-    /// Checked before every call: an interrupted run makes none.
-    pub fn go_on(&self) -> Result<(), Stop> {
-        if self.interrupt.is_set() { Err(Stop::Interrupted) } else { Ok(()) }
-    }
-
-    pub async fn pause(&self, time: Duration) -> Result<(), Stop> {
-        let woken = self.interrupt.0.1.notified();
-        self.go_on()?;
-        tokio::select! {
-            () = tokio::time::sleep(time) => Ok(()),
-            () = woken => Err(Stop::Interrupted),
-        }
-    }
-}
 
 struct Run<'a> {
     cx: Shared<'a>,

@@ -1,6 +1,7 @@
 //! Graph, plan, converge, journal, drift. Knows units, knows no cloud.
 
 mod converge;
+mod deletions;
 mod diff;
 mod drift;
 mod graph;
@@ -11,15 +12,17 @@ mod patience;
 mod plan;
 pub mod progress;
 pub mod record;
+mod run;
 mod summary;
 pub mod unit;
 mod unit_calls;
 mod unit_loop;
 
-pub use converge::{Interrupt, Options, Report, converge};
+pub use converge::converge;
 pub use diff::{FieldChange, Takes, diff, is_unknown};
 pub use drift::{ChangedUnit, Drift, Drifted, GoneUnit, drift};
 pub use graph::Graph;
 pub use lower::{lower_now, parents};
 pub use observe::{observe, read_one};
 pub use plan::{Action, Known, KnownResource, Plan, Planned, Request, ResourcePlan, UnitPlan, Wanted, plan};
+pub use run::{Interrupt, Options, Report};

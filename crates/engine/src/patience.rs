@@ -1,7 +1,7 @@
 //! How long to try and to wait. Every loop of a unit ends: by its count of failures, or by the resource's deadline.
 
-use crate::converge::{Shared, Stop};
 use crate::handler::{Class, Trouble};
+use crate::run::{Shared, Stop};
 use crate::unit::UnitState;
 use jiff::Timestamp;
 use std::time::Duration;

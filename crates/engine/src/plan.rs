@@ -1,8 +1,9 @@
 //! What would change, and why. Reads clouds, changes nothing.
 
+use crate::deletions::{deletions, gone, live, replaced};
 use crate::diff::{FieldChange, Takes, diff, fill, is_unknown, op_for};
 use crate::graph::Graph;
-use crate::handler::{Catalog, Handler, Provider, Trouble};
+use crate::handler::{Catalog, Handler, Trouble};
 use crate::lower::{in_order, lower, outputs_of, parents, taken};
 use crate::observe::{no_handler, observe};
 use crate::unit::{Change, Observed, Op, Phase, Props, Unit, UnitState};
@@ -11,7 +12,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 /// New units of one type up to this many are each looked up by name before anything is made, so that a taken name is
 /// known from the plan; for more, the cloud's own refusal of the create has to do.
@@ -179,18 +179,33 @@ pub async fn plan(catalog: &dyn Catalog, request: &Request) -> Planned {
         lookups: HashMap::new(),
     };
     let mut resources = Vec::with_capacity(request.wanted.len() + request.unwanted.len());
+    let mut stay = Vec::new();
     for index in order {
         let wanted = &request.wanted[index];
         if blind.contains(&wanted.manifest.id) {
             continue;
         }
         match planner.resource(wanted).await {
-            Ok(plan) => resources.push(plan),
+            Ok(plan) => {
+                if stays(request, wanted, &plan) {
+                    stay.push(&wanted.manifest.id);
+                }
+                resources.push(plan);
+            }
             Err(trouble) => troubles.push((wanted.manifest.id.clone(), trouble)),
         }
     }
+    for state in stay.into_iter().filter_map(|id| request.known.units.get(id)).flatten() {
+        seen.remove(&state.token);
+    }
     resources.extend(deletions(catalog, request, &seen).await);
     Planned { plan: Plan { resources }, troubles, seen }
+}
+
+/// Nobody looks again at what stays as it is; in a fleet, that is nearly all that was seen.
+fn stays(request: &Request, wanted: &Wanted, plan: &ResourcePlan) -> bool {
+    let known = request.known.resources.get(&plan.id);
+    plan.action == Action::Unchanged && known.is_some_and(|k| k.settled && k.manifest == wanted.manifest)
 }
 
 struct Planner<'a> {
@@ -384,30 +399,6 @@ impl Planner<'_> {
     }
 }
 
-/// The row that stands for each key. Where a replacement was announced and not begun, the old object is still the unit.
-pub(crate) fn live(states: &[UnitState]) -> HashMap<&str, &UnitState> {
-    let mut live: HashMap<&str, &UnitState> = HashMap::with_capacity(states.len());
-    // Tokens grow with time, so that the newest of several is the greatest.
-    for state in states {
-        let best = live.entry(&state.key).or_insert(state);
-        if (best.deposed, &state.token) > (state.deposed, &best.token) {
-            *best = state;
-        }
-    }
-    live
-}
-
-/// Ids of the objects that the live one takes the place of.
-fn replaced<'a>(
-    states: &'a [UnitState],
-    live: &'a HashMap<&str, &UnitState>,
-    key: &'a str,
-) -> impl Iterator<Item = &'a str> {
-    let token = live.get(key).map(|state| state.token.as_str());
-    let old = states.iter().filter(move |state| state.key == key && token != Some(state.token.as_str()));
-    old.filter_map(|state| state.id.as_deref())
-}
-
 /// What a new object will have, in the order of the type's fields. Nothing is said of what is left empty.
 fn created(handler: &dyn Handler, props: &Props) -> Vec<FieldChange> {
     let is_empty = |value: &Value| match value {
@@ -429,19 +420,6 @@ fn created(handler: &dyn Handler, props: &Props) -> Vec<FieldChange> {
         .collect()
 }
 
-fn gone(state: &UnitState, handler: Option<&dyn Handler>, exists: bool, why: &str) -> UnitPlan {
-    UnitPlan {
-        key: state.key.clone(),
-        unit_type: state.unit_type.clone(),
-        at: String::new(),
-        op: Some(Op::Delete),
-        changes: Vec::new(),
-        why: why.into(),
-        delete_first: false,
-        loses_data: exists && handler.is_some_and(|h| h.holds_data()),
-    }
-}
-
 fn action_of(units: &[UnitPlan]) -> Action {
     let any = |op| units.iter().any(|u| u.op == Some(op));
     let all_new = units.iter().all(|u| u.op == Some(Op::Create));
@@ -456,55 +434,4 @@ fn action_of(units: &[UnitPlan]) -> Action {
     } else {
         Action::Unchanged
     }
-}
-
-/// Deletions, with what refers to a resource going before it.
-async fn deletions(
-    catalog: &dyn Catalog,
-    request: &Request,
-    seen: &HashMap<String, Option<Observed>>,
-) -> Vec<ResourcePlan> {
-    let index: HashMap<&ResourceId, usize> = request.unwanted.iter().enumerate().map(|(i, id)| (id, i)).collect();
-    let mut graph = Graph::new(request.unwanted.len());
-    let mut after: Vec<Vec<ResourceId>> = vec![Vec::new(); request.unwanted.len()];
-    for (child, id) in request.unwanted.iter().enumerate() {
-        let Some(known) = request.known.resources.get(id) else { continue };
-        for parent in parents(&known.manifest).iter().filter_map(|to| index.get(to)) {
-            graph.edge(child, *parent);
-            if after[*parent].last() != Some(id) {
-                after[*parent].push(id.clone());
-            }
-        }
-    }
-    // What stays and has referred to it lets go of it first.
-    for wanted in &request.wanted {
-        let Some(known) = request.known.resources.get(&wanted.manifest.id) else { continue };
-        for parent in parents(&known.manifest).iter().filter_map(|to| index.get(to)) {
-            after[*parent].push(wanted.manifest.id.clone());
-        }
-    }
-    let order = graph.order().unwrap_or_else(|_| (0..request.unwanted.len()).collect());
-    let mut plans = Vec::with_capacity(order.len());
-    for i in order {
-        let id = &request.unwanted[i];
-        let states = request.known.units.get(id).map(Vec::as_slice).unwrap_or_default();
-        let mut units = Vec::with_capacity(states.len());
-        let mut typical = Duration::ZERO;
-        for state in states {
-            let provider: Option<Arc<dyn Provider>> = catalog.provider(&state.account).await.ok();
-            let handler = provider.as_deref().and_then(|p| p.handler(&state.unit_type));
-            let exists = seen.get(&state.token).is_none_or(Option::is_some);
-            typical += handler.filter(|_| exists).and_then(|h| h.typical(Op::Delete, &state.props)).unwrap_or_default();
-            units.push(gone(state, handler, exists, if exists { "" } else { "already gone" }));
-        }
-        let typical_seconds = Some(typical.as_secs()).filter(|s| *s > 0);
-        plans.push(ResourcePlan {
-            id: id.clone(),
-            action: Action::Delete,
-            units,
-            after: std::mem::take(&mut after[i]),
-            typical_seconds,
-        });
-    }
-    plans
 }

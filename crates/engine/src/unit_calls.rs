@@ -1,6 +1,5 @@
 //! The changes that a unit's loop makes: intent, one call, outcome, in that order.
 
-use crate::converge::{Shared, Stop};
 use crate::diff::FieldChange;
 use crate::handler::{Class, Handler, Provider, Trouble};
 use crate::lower::taken;
@@ -9,6 +8,7 @@ use crate::patience::{Limit, Patience, pause_after, shows_up_by};
 use crate::plan::UnitPlan;
 use crate::progress::Progress;
 use crate::record::{Closing, EntryId, Intent};
+use crate::run::{Shared, Stop};
 use crate::unit::{Observed, Op, Phase, Props, Unit, UnitState};
 use berth_model::ResourceId;
 use jiff::Timestamp;

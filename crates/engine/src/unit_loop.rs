@@ -3,11 +3,11 @@
 //! Every pass starts from what the cloud shows, never from what the last call claimed. So a lost answer, a restart after
 //! `kill -9` and the ordinary path are the same code.
 
-use crate::converge::Stop;
 use crate::diff::{FieldChange, Takes, diff, is_unknown, op_for};
 use crate::handler::Trouble;
 use crate::observe::read_one;
 use crate::patience::{Patience, SHOWS_UP_WITHIN, pause_after, shows_up_by};
+use crate::run::Stop;
 use crate::unit::{Observed, Op, Phase, Props, UnitState};
 use crate::unit_calls::{Begun, UnitRun};
 use jiff::Timestamp;

@@ -220,12 +220,17 @@ impl World {
         self.cloud.set_faults(|_, _| Fault::None);
     }
 
-    /// One clean run, after which everything is as declared, once, and stays so.
+    /// One clean run, after which everything is as declared.
+    pub async fn settle(&mut self, spec: &Spec) {
+        let report = self.apply(spec).await.unwrap_or_else(|troubles| panic!("{troubles:?}"));
+        self.assert_settled(spec, &report).await;
+    }
+
+    /// After that run everything is as declared, once, and stays so.
     #[track_caller]
-    pub fn settle(&mut self, spec: &Spec) -> impl Future<Output = ()> {
+    pub fn assert_settled(&mut self, spec: &Spec, report: &Report) -> impl Future<Output = ()> {
         let at = std::panic::Location::caller();
         async move {
-            let report = self.apply(spec).await.unwrap_or_else(|troubles| panic!("{at}: {troubles:?}"));
             assert!(report.failed.is_empty() && report.skipped.is_empty(), "{at}: {report:?}");
             self.assert_holds(spec, at);
             let before = self.cloud.lock().log.len();
