@@ -178,15 +178,16 @@ fn nothing_there(from: &Manifest, to: &Ref, among: Option<(&[Manifest], &HashSet
         let which = if other.env.is_empty() { "without an env".to_owned() } else { format!("in env {}", other.env) };
         problem.help.push(format!("{other} {which} {}", place(other)));
     } else if let Some(other) =
-        ids.iter().find(|id| id.name == target.name && id.env == target.env && id.org == target.org)
+        ids.iter().find(|id| id.name == target.name && id.env == target.env && id.org == target.org && ***id != from.id)
     {
         problem.help.push(format!("{other} {}", place(other)));
     } else {
         let near =
             words::nearest(&target.name, same_kind().filter(|id| id.env == target.env).map(|id| id.name.as_str()));
         let near = near.and_then(|near| same_kind().find(|id| id.name == near && id.env == target.env));
-        if let Some(other) = near {
-            problem.help.push(format!("{other} {}", place(other)));
+        match near {
+            Some(other) => problem.help.push(format!("{other} {}", place(other))),
+            None => problem.help.push(format!("to begin one:   berth init {}", target.kind)),
         }
     }
     problem

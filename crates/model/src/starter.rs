@@ -110,7 +110,10 @@ impl Starter<'_> {
         match (field.holds, field.many, field.shape()) {
             (Holds::Message, Many::One, Some(inner)) if inner.is_secret_value() => {
                 let owner = path.rsplit('.').next().unwrap_or_default();
-                let variable = format!("{}_{}", words::snake_case(owner), field.name).to_uppercase();
+                let variable = match field.example.as_str() {
+                    "" => format!("{}_{}", words::snake_case(owner), field.name).to_uppercase(),
+                    name => name.to_owned(),
+                };
                 self.line(indent, off, &format!("{}:", field.json));
                 self.line(indent + 2, off, &format!("fromEnv: {variable}"));
             }
