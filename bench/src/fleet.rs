@@ -19,7 +19,9 @@ pub fn four() -> String {
 }
 
 fn network(name: &str) -> String {
-    format!("apiVersion: civo.berth.dev/v1\nkind: CivoVpc\nmetadata: {{name: {name}}}\nspec: {{networkName: {name}, region: fra1}}\n")
+    format!(
+        "apiVersion: civo.berth.dev/v1\nkind: CivoVpc\nmetadata: {{name: {name}}}\nspec: {{networkName: {name}, region: fra1}}\n"
+    )
 }
 
 fn cluster(name: &str, network: &str) -> String {
@@ -39,7 +41,8 @@ fn cluster(name: &str, network: &str) -> String {
 pub fn write(bench: &Bench, clusters: usize) -> Result<()> {
     bench.write("fleet/network.yaml", &network("fleet"))?;
     for first in (0..clusters).step_by(PER_FILE) {
-        let text: String = (first..clusters.min(first + PER_FILE)).map(|i| cluster(&format!("c{i:05}"), "fleet")).collect();
+        let text: String =
+            (first..clusters.min(first + PER_FILE)).map(|i| cluster(&format!("c{i:05}"), "fleet")).collect();
         bench.write(&format!("fleet/clusters-{first:05}.yaml"), &text)?;
     }
     Ok(())

@@ -40,7 +40,11 @@ async fn run(quick: bool) -> Result<Vec<Figure>> {
     // Four objects: a network, a firewall, a cluster and a pool.
     bench.write("four.yaml", &fleet::four())?;
     figures.push(bench.once("apply, 4 objects", 4, &["apply", "-f", "four.yaml", "--yes"]).await?);
-    figures.push(bench.best_of(10, "plan, nothing to do, 4 objects", 4, &["plan", "-f", "four.yaml", "--detailed-exitcode"]).await?);
+    figures.push(
+        bench
+            .best_of(10, "plan, nothing to do, 4 objects", 4, &["plan", "-f", "four.yaml", "--detailed-exitcode"])
+            .await?,
+    );
     drop(bench);
 
     // The same with provisioning time, sixty times faster than real: what the waiting costs on top.
@@ -55,7 +59,9 @@ async fn run(quick: bool) -> Result<Vec<Figure>> {
         fleet::write(&bench, *size)?;
         let of = |what: &str| format!("{what}, {size} clusters with a pool each");
         figures.push(bench.once(&of("apply"), *size, &["apply", "-f", "fleet", "--yes"]).await?);
-        figures.push(bench.once(&of("plan, nothing to do"), *size, &["plan", "-f", "fleet", "--detailed-exitcode"]).await?);
+        figures.push(
+            bench.once(&of("plan, nothing to do"), *size, &["plan", "-f", "fleet", "--detailed-exitcode"]).await?,
+        );
         figures.push(bench.once(&of("drift"), *size, &["drift"]).await?);
     }
     Ok(figures)

@@ -29,6 +29,7 @@ pub fn read(path: &Path) -> Result<(Manifest, Option<Credentials>), Failure> {
                 api_url: None,
                 region: given.region,
                 requests_per_second: 0,
+                max_concurrent_tasks: 0,
             });
             Ok((manifest, credentials))
         }

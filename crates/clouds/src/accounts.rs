@@ -81,13 +81,14 @@ impl Accounts {
         let given = |text: String| Some(text).filter(|t| !t.is_empty());
         let (api_url, region) = (given(api_url).or_else(|| usual_url(&spec.provider, &var)), given(region));
         let credentials = match self.simulated_credentials(&spec.provider) {
-            Some(credentials) => Ok(credentials),
+            Some(credentials) => Ok(Credentials { max_concurrent_tasks: spec.max_concurrent_tasks, ..credentials }),
             None => read_secret(id, &spec.provider, token, &var).map(|token| Credentials {
                 provider: spec.provider.clone(),
                 token,
                 api_url,
                 region: region.clone(),
                 requests_per_second: spec.requests_per_second,
+                max_concurrent_tasks: spec.max_concurrent_tasks,
             }),
         };
         self.by_id.insert(id.clone(), Entry { provider: spec.provider, region, credentials });
@@ -112,10 +113,12 @@ impl Accounts {
             let region = self.by_id.get(id).and_then(|entry| entry.region.clone());
             return Ok(Choice { name: name_of(id), region });
         }
-        self.choose_for(&manifest.kind.provider, manifest.account().as_deref(), &id.org, &id.env).map_err(|mut trouble| {
-            trouble.message = format!("{id} {}", trouble.message);
-            trouble
-        })
+        self.choose_for(&manifest.kind.provider, manifest.account().as_deref(), &id.org, &id.env).map_err(
+            |mut trouble| {
+                trouble.message = format!("{id} {}", trouble.message);
+                trouble
+            },
+        )
     }
 
     /// The account for something of this provider in this org and env, named or not.
@@ -128,8 +131,9 @@ impl Accounts {
             let found = [&wanted, &shared, &global].into_iter().find_map(|id| Some((id, self.by_id.get(id)?)));
             let Some((account, entry)) = found else {
                 let message = format!("names the account `{name}`, which is not here and not applied");
-                return Err(Trouble::new(Class::Unauthorized, message)
-                    .help("apply an Account of that name, or leave `spec.account` out to use the environment's token"));
+                return Err(Trouble::new(Class::Unauthorized, message).help(
+                    "apply an Account of that name, or leave `spec.account` out to use the environment's token",
+                ));
             };
             if entry.provider != provider {
                 return Err(Trouble::refused(format!("names {account}, which is an account with {}", entry.provider)));

@@ -30,6 +30,8 @@ pub struct Credentials {
     pub region: Option<String>,
     /// How many requests a second may be sent; 0 means the cloud's published limit.
     pub requests_per_second: u32,
+    /// How many resources may be worked on at once; 0 means Berth's own limit.
+    pub max_concurrent_tasks: u32,
 }
 
 /// The providers that there are.
@@ -43,6 +45,7 @@ impl Credentials {
             api_url: None,
             region: None,
             requests_per_second: 0,
+            max_concurrent_tasks: 0,
         }
     }
 
@@ -68,6 +71,7 @@ impl Credentials {
             api_url: given(url),
             region: region.and_then(given).map(|region| region.to_ascii_lowercase()),
             requests_per_second: 0,
+            max_concurrent_tasks: 0,
         })
     }
 }
@@ -129,6 +133,11 @@ impl Clouds {
 impl Catalog for Clouds {
     fn lower(&self, input: &LowerInput<'_>) -> Result<Lowered, Trouble> {
         lower(input)
+    }
+
+    fn most_at_once(&self, account: &str) -> Option<usize> {
+        let credentials = self.accounts.get(account)?.credentials.as_ref().ok()?;
+        usize::try_from(credentials.max_concurrent_tasks).ok().filter(|most| *most > 0)
     }
 
     async fn provider(&self, account: &str) -> Outcome<Arc<dyn Provider>> {

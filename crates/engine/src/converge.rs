@@ -22,6 +22,7 @@ use secrecy::SecretString;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
 struct Run<'a> {
@@ -35,6 +36,8 @@ struct Run<'a> {
     /// What is left of the units of a resource whose first step took some away.
     kept: Mutex<HashMap<ResourceId, Vec<UnitState>>>,
     outputs: Mutex<HashMap<ResourceId, Props>>,
+    /// Turns in the accounts that allow only so many at once.
+    turns: HashMap<String, Semaphore>,
 }
 
 /// Carries out what was planned.
@@ -58,6 +61,7 @@ pub async fn converge(
         seen: Mutex::new(planned.seen),
         kept: Mutex::new(HashMap::new()),
         outputs: Mutex::new(HashMap::new()),
+        turns: turns(catalog, request),
     };
 
     // Two steps for each resource: what must go first (2i), then what must come (2i + 1). What is made waits for what it
@@ -131,6 +135,7 @@ pub async fn converge(
             });
             let run = &run;
             running.push(async move {
+                let _turn = run.turn(plan).await;
                 let result = if making { run.make(plan).await } else { run.unmake(plan).await };
                 (node, started, result)
             });
@@ -173,6 +178,16 @@ pub async fn converge(
     }
     report.interrupted |= run.cx.interrupt.is_set() && !report.skipped.is_empty();
     report
+}
+
+/// One semaphore for each account of the request that sets a limit.
+fn turns(catalog: &dyn Catalog, request: &Request) -> HashMap<String, Semaphore> {
+    let wanted = request.wanted.iter().map(|w| w.account.as_str());
+    let unwanted =
+        request.unwanted.iter().filter_map(|id| request.known.units.get(id)).flatten().map(|u| u.account.as_str());
+    let accounts: HashSet<&str> = wanted.chain(unwanted).collect();
+    let limited = accounts.into_iter().filter_map(|name| Some((name.to_owned(), catalog.most_at_once(name)?)));
+    limited.map(|(name, most)| (name, Semaphore::new(most.max(1)))).collect()
 }
 
 fn goes_first(plan: &ResourcePlan) -> bool {
@@ -240,6 +255,17 @@ impl Run<'_> {
 
     fn limit(&self, manifest: Option<&Manifest>) -> Limit {
         Limit::from_now(manifest.and_then(Manifest::timeout).unwrap_or(self.cx.options.timeout))
+    }
+
+    /// Waits until the resource's account has room, and keeps the place while the answer lives.
+    async fn turn(&self, plan: &ResourcePlan) -> Option<SemaphorePermit<'_>> {
+        if self.turns.is_empty() || plan.action == Action::Unchanged {
+            return None;
+        }
+        let known =
+            || self.request.known.units.get(&plan.id).and_then(|units| units.first()).map(|u| u.account.as_str());
+        let account = self.wanted.get(&plan.id).map(|w| w.account.as_str()).or_else(known)?;
+        self.turns.get(account)?.acquire().await.ok()
     }
 
     /// What must go before anything new comes: a whole resource, or the units that are replaced old first.

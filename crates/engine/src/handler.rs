@@ -226,4 +226,9 @@ pub trait Catalog: Send + Sync {
 
     /// The connection for an account.
     async fn provider(&self, account: &str) -> Outcome<Arc<dyn Provider>>;
+
+    /// How many resources of an account may be worked on at once, where the account sets a limit of its own.
+    fn most_at_once(&self, _account: &str) -> Option<usize> {
+        None
+    }
 }
