@@ -9,7 +9,7 @@ use berth_clouds::{Clouds, Credentials};
 use berth_engine::{Known, KnownResource, Request, Wanted, parents};
 use berth_model::{Manifest, ResourceId};
 use berth_store::{Filter, Options, Store, StoredResource};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -133,9 +133,19 @@ impl Workspace {
     }
 
     pub async fn known_all(&self) -> Result<Known, Failure> {
+        self.known_beside(&[]).await
+    }
+
+    /// Everything in the state. Where a manifest is the one that is declared, both are one: a fleet fits in half the memory.
+    async fn known_beside(&self, declared: &[Arc<Manifest>]) -> Result<Known, Failure> {
+        let declared: HashMap<&ResourceId, &Arc<Manifest>> = declared.iter().map(|m| (&m.id, m)).collect();
         let mut known = Known::default();
         for stored in self.store.resources(&Filter::default()).await? {
-            known.resources.insert(stored.id.clone(), known_resource(&stored)?);
+            let mut resource = known_resource(&stored)?;
+            if let Some(same) = declared.get(&stored.id).filter(|m| ***m == resource.manifest) {
+                resource.manifest = (*same).clone();
+            }
+            known.resources.insert(stored.id, resource);
         }
         for unit in self.store.all_units().await? {
             known.units.entry(unit.resource.clone()).or_default().push(unit);
@@ -181,7 +191,10 @@ impl Workspace {
         others.extend(unwanted.iter().cloned());
         others.sort();
         others.dedup();
-        let known = self.known(&ids, &others).await?;
+        let known = match ids.len() + others.len() > FEW {
+            true => self.known_beside(manifests).await?,
+            false => self.known(&ids, &others).await?,
+        };
         Ok((Request { wanted, unwanted, known, label_prefix: label_prefix()? }, accounts.into_clouds()))
     }
 }

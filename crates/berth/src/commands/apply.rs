@@ -155,10 +155,11 @@ async fn apply_in(args: &Args, workspace: &Workspace, from: From) -> Outcome {
             return Ok(Exit::Done);
         }
     }
-    let plan = planned.plan.clone();
+    let count = planned.plan.resources.len();
+    let cluster = planned.plan.resources.iter().map(|r| &r.id).find(|id| id.kind.ends_with("KubernetesCluster")).cloned();
     let exit = carry_out(&clouds, &run, &request, planned, &args.run, format, &args.workspace).await?;
     if exit == Exit::Done && matches!(format, Format::Table | Format::Wide) {
-        finish(&plan, started, args.workspace.sandbox.sandbox, args.run.no_wait)?;
+        finish(count, cluster, started, args.workspace.sandbox.sandbox, args.run.no_wait)?;
     }
     Ok(exit)
 }
@@ -208,8 +209,13 @@ fn moved(promise: &Plan, now: &Plan) -> Failure {
         .help("plan again, look at it, then apply that plan")
 }
 
-fn finish(plan: &Plan, started: Instant, sandbox: bool, no_wait: bool) -> Result<(), Failure> {
-    let ready = plan.resources.len();
+fn finish(
+    ready: usize,
+    cluster: Option<ResourceId>,
+    started: Instant,
+    sandbox: bool,
+    no_wait: bool,
+) -> Result<(), Failure> {
     let state = if no_wait { "begun" } else { "Ready" };
     anstream::eprintln!(
         "\n{ready} {} {state} in {}",
@@ -219,9 +225,9 @@ fn finish(plan: &Plan, started: Instant, sandbox: bool, no_wait: bool) -> Result
     let flag = if sandbox { " --sandbox" } else { "" };
     if no_wait {
         anstream::eprintln!("  to wait for them:   berth wait --all{flag}");
-    } else if let Some(cluster) = plan.resources.iter().find(|r| r.id.kind.ends_with("KubernetesCluster")) {
-        let id = cluster.id.to_string();
-        let env = if cluster.id.env.is_empty() { String::new() } else { format!(" --env {}", cluster.id.env) };
+    } else if let Some(cluster) = cluster {
+        let id = cluster.to_string();
+        let env = if cluster.env.is_empty() { String::new() } else { format!(" --env {}", cluster.env) };
         anstream::eprintln!(
             "  to use it:   berth kubeconfig {}{}{flag} --merge",
             harmless_line(&id.to_ascii_lowercase()),
