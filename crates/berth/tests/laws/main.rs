@@ -10,6 +10,7 @@ mod interrupt;
 mod kill;
 mod kill_cases;
 mod ledger;
+mod limits;
 mod outside;
 mod refusals;
 mod secrets;
