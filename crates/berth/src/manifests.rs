@@ -104,13 +104,11 @@ impl Loaded {
     fn sort(&mut self) {
         for mut problem in std::mem::take(&mut self.graph.diagnostics) {
             // What a broken file defines is missing only because the file is broken.
-            if problem.message.starts_with("nothing named") && problem.help.is_empty() {
-                problem.help.extend(
-                    self.unread
-                        .iter()
-                        .take(3)
-                        .map(|file| format!("it may be meant to be in {file}, which gave no manifest")),
-                );
+            let begins_one = problem.help.iter().all(|help| help.contains("berth init"));
+            if problem.message.starts_with("nothing named") && begins_one && !self.unread.is_empty() {
+                let files = self.unread.iter().take(3);
+                problem.help =
+                    files.map(|file| format!("it may be meant to be in {file}, which gave no manifest")).collect();
             }
             self.diagnostics.push(problem);
         }

@@ -7,6 +7,7 @@ mod drift;
 mod graph;
 pub mod handler;
 mod lower;
+mod names;
 mod observe;
 mod patience;
 mod plan;

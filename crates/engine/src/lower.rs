@@ -17,12 +17,12 @@ pub fn parents(manifest: &Manifest) -> Vec<ResourceId> {
     manifest.refs().into_iter().chain(manifest.named()).map(|r| r.to).filter(|to| *to != manifest.id).collect()
 }
 
+/// Properties that hold an object's own name.
+pub(crate) const NAMES: [&str; 4] = ["cluster_name", "network_name", "name", "node_pool_name"];
+
 /// Says that a name is taken, and how to go on.
 pub(crate) fn taken(unit: &Unit, resource: &ResourceId, props: &Props, other: &str) -> Trouble {
-    let name = ["cluster_name", "network_name", "name", "node_pool_name"]
-        .iter()
-        .find_map(|n| props.get(*n))
-        .and_then(Value::as_str);
+    let name = NAMES.iter().find_map(|n| props.get(*n)).and_then(Value::as_str);
     let what = unit.unit_type.split('.').next_back().unwrap_or("object");
     let cloud = cloud_name(&unit.unit_type);
     let place = if unit.scope.is_empty() { String::new() } else { format!(" in {}", unit.scope) };

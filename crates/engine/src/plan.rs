@@ -3,8 +3,9 @@
 use crate::deletions::{deletions, gone, live, replaced};
 use crate::diff::{FieldChange, Takes, diff, fill, is_unknown, op_for};
 use crate::graph::Graph;
-use crate::handler::{Catalog, Handler, Trouble};
-use crate::lower::{in_order, lower, outputs_of, parents, taken};
+use crate::handler::{Catalog, Handler, Provider, Trouble};
+use crate::lower::{in_order, lower, outputs_of, parents};
+use crate::names::Names;
 use crate::observe::{no_handler, observe};
 use crate::unit::{Change, Observed, Op, Phase, Props, Unit, UnitState};
 use berth_model::{Manifest, ResourceId};
@@ -12,10 +13,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-
-/// New units of one type up to this many are each looked up by name before anything is made, so that a taken name is
-/// known from the plan; for more, the cloud's own refusal of the create has to do.
-const NAMES_LOOKED_UP: usize = 20;
 
 /// A resource that should be as its manifest says.
 #[derive(Clone)]
@@ -176,7 +173,7 @@ pub async fn plan(catalog: &dyn Catalog, request: &Request) -> Planned {
         wanted_ids: &wanted_ids,
         seen: &seen,
         outputs: HashMap::new(),
-        lookups: HashMap::new(),
+        names: Names::default(),
     };
     let mut resources = Vec::with_capacity(request.wanted.len() + request.unwanted.len());
     let mut stay = Vec::new();
@@ -215,8 +212,7 @@ struct Planner<'a> {
     seen: &'a HashMap<String, Option<Observed>>,
     /// Outputs of the resources planned so far; unknown ones are marked.
     outputs: HashMap<ResourceId, Props>,
-    /// How many names of each unit type were looked up.
-    lookups: HashMap<String, usize>,
+    names: Names,
 }
 
 impl Planner<'_> {
@@ -249,7 +245,8 @@ impl Planner<'_> {
             let observed = state.and_then(|s| self.seen.get(&s.token)).and_then(Option::as_ref);
             // A look by name may find what is being replaced: it is not the new object.
             let observed = observed.filter(|seen| !replaced(states, &live, &unit.key).any(|old| old == seen.id));
-            let (planned, outputs) = self.unit(handler, unit, props, state, observed, id).await?;
+            let (planned, outputs) =
+                self.unit((provider, handler, &wanted.account), unit, props, state, observed, id).await?;
             if let Some(op) = planned.op {
                 let own = handler.typical(op, &unit.props).map_or(0, |d| d.as_secs());
                 let before = unit.depends_on.iter().filter_map(|key| depth.get(key)).max().copied().unwrap_or(0);
@@ -292,7 +289,7 @@ impl Planner<'_> {
 
     async fn unit(
         &mut self,
-        handler: &dyn Handler,
+        (provider, handler, account): (&dyn Provider, &dyn Handler, &str),
         unit: &Unit,
         props: Props,
         state: Option<&UnitState>,
@@ -326,7 +323,7 @@ impl Planner<'_> {
                 Some(_) if going => planned.why = "is being deleted; made again once it is gone".into(),
                 Some(state) if state.id.is_some() && state.ready => planned.why = "gone: deleted outside".into(),
                 Some(_) => planned.why = "begun by an earlier run, and not found in the cloud".into(),
-                None => self.name_is_free(handler, unit, &props, resource).await?,
+                None => self.names.free(provider, handler, account, unit, &props, resource).await?,
             }
             return Ok((planned, Props::new()));
         };
@@ -366,24 +363,6 @@ impl Planner<'_> {
             }
         }
         Ok((planned, outputs))
-    }
-
-    async fn name_is_free(
-        &mut self,
-        handler: &dyn Handler,
-        unit: &Unit,
-        props: &Props,
-        resource: &ResourceId,
-    ) -> Result<(), Trouble> {
-        let count = self.lookups.entry(unit.unit_type.clone()).or_default();
-        if *count >= NAMES_LOOKED_UP || props.values().any(is_unknown) {
-            return Ok(());
-        }
-        *count += 1;
-        match handler.find(props, None).await? {
-            Some(other) => Err(taken(unit, resource, props, &other.id)),
-            None => Ok(()),
-        }
     }
 
     /// A resource that a reference points at, as it will be.

@@ -2,7 +2,7 @@
 
 use crate::diff::FieldChange;
 use crate::handler::{Class, Handler, Provider, Trouble};
-use crate::lower::taken;
+use crate::lower::{NAMES, taken};
 use crate::observe::read_one;
 use crate::patience::{Limit, Patience, pause_after, shows_up_by};
 use crate::plan::UnitPlan;
@@ -218,10 +218,7 @@ impl UnitRun<'_> {
     }
 
     fn what(&self, props: &Props) -> String {
-        let name = ["cluster_name", "network_name", "node_pool_name", "name"]
-            .iter()
-            .find_map(|n| props.get(*n)?.as_str())
-            .unwrap_or(&self.unit.key);
+        let name = NAMES.iter().find_map(|n| props.get(*n)?.as_str()).unwrap_or(&self.unit.key);
         if self.unit.scope.is_empty() {
             format!("{} {name}", self.unit.unit_type)
         } else {

@@ -156,7 +156,8 @@ async fn apply_in(args: &Args, workspace: &Workspace, from: From) -> Outcome {
         }
     }
     let count = planned.plan.resources.len();
-    let cluster = planned.plan.resources.iter().map(|r| &r.id).find(|id| id.kind.ends_with("KubernetesCluster")).cloned();
+    let cluster =
+        planned.plan.resources.iter().map(|r| &r.id).find(|id| id.kind.ends_with("KubernetesCluster")).cloned();
     let exit = carry_out(&clouds, &run, &request, planned, &args.run, format, &args.workspace).await?;
     if exit == Exit::Done && matches!(format, Format::Table | Format::Wide) {
         finish(count, cluster, started, args.workspace.sandbox.sandbox, args.run.no_wait)?;

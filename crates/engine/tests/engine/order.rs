@@ -158,26 +158,38 @@ async fn what_stays_lets_go_before_what_it_referred_to_goes() {
     world.settle(&without).await;
 }
 
-/// A name that belongs to somebody else is told by the plan; one that is ours, by nobody.
+/// A name that belongs to somebody else is told by the plan, also while the place for the new object is not there yet.
 #[tokio::test(start_paused = true)]
 async fn a_taken_name_is_known_before_anything_is_made() {
-    let world = World::new();
-    world.cloud.create("fake.cluster", serde_json::from_str(r#"{"cluster_name": "k8s"}"#).unwrap(), "").await.unwrap();
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    let planned = world.plan(&Spec { firewall: false, ..Spec::full() }).await;
-    // The cluster's network is not known yet, so that its name cannot be looked up: the create says it.
+    for (unit_type, props) in
+        [("fake.network", r#"{"network_name": "net"}"#), ("fake.cluster", r#"{"cluster_name": "k8s"}"#)]
+    {
+        let world = World::new();
+        world.cloud.create(unit_type, serde_json::from_str(props).unwrap(), "").await.unwrap();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let planned = world.plan(&Spec::full()).await;
+        assert_eq!(planned.troubles.len(), 1, "{:?}", planned.troubles);
+        let trouble = &planned.troubles[0].1;
+        assert!(
+            matches!(trouble.class, Class::Taken { .. }) && trouble.help[0].contains("berth import"),
+            "{trouble:?}"
+        );
+    }
+}
+
+/// Taken between plan and create: the cloud's refusal is told, and nothing is remembered of what was not made.
+#[tokio::test(start_paused = true)]
+async fn a_name_taken_after_the_plan_is_told_by_the_create() {
+    let mut world = World::new();
+    let request = world.request(&Spec::full().manifests(), Vec::new());
+    let planned = world.plan(&Spec::full()).await;
     assert!(planned.troubles.is_empty(), "{:?}", planned.troubles);
-    let mut world = world;
-    let report = world.apply(&Spec::full()).await.unwrap();
+    world.cloud.create("fake.cluster", serde_json::from_str(r#"{"cluster_name": "k8s"}"#).unwrap(), "").await.unwrap();
+    let report = world.carry_out(request, planned, crate::memory::Crash::Never, Interrupt::default()).await;
     let (id, trouble): &(_, Trouble) = &report.failed[0];
     assert_eq!((id.name.as_str(), report.failed.len()), ("k8s", 1));
     assert!(matches!(trouble.class, Class::Taken { .. }) && trouble.help[0].contains("berth import"), "{trouble:?}");
     assert!(!world.state.units.values().any(|unit| unit.key == "cluster"), "a refused create leaves no row");
-
-    let world = World::new();
-    world.cloud.create("fake.network", serde_json::from_str(r#"{"network_name": "net"}"#).unwrap(), "").await.unwrap();
-    let planned = world.plan(&Spec::full()).await;
-    assert!(matches!(planned.troubles[0].1.class, Class::Taken { .. }), "{:?}", planned.troubles);
 }
 
 /// Many resources are read by lists, and a list's pages are enough.

@@ -1,0 +1,89 @@
+//! Whether a new object's name is free, told by the plan, before anything is made.
+
+use crate::diff::is_unknown;
+use crate::handler::{Handler, Provider, Trouble};
+use crate::lower::{NAMES, taken};
+use crate::unit::{Props, Unit};
+use berth_model::ResourceId;
+use serde_json::Value;
+use std::collections::HashMap;
+
+/// New units of one type up to this many are each looked up; more are compared with the whole list.
+const LOOKED_UP: usize = 20;
+/// Pages of a list that are read for names.
+const PAGES_MAX: u32 = 1_000;
+
+/// Ids by unit type and name, of everything that a list shows.
+type Listed = HashMap<(String, String), String>;
+
+#[derive(Default)]
+pub(crate) struct Names {
+    /// How many of each unit type were looked up.
+    lookups: HashMap<String, usize>,
+    /// By account, list and scope.
+    lists: HashMap<(String, &'static str, String), Listed>,
+}
+
+impl Names {
+    /// Refuses a name that another object has, and says how to take that object over.
+    pub async fn free(
+        &mut self,
+        provider: &dyn Provider,
+        handler: &dyn Handler,
+        account: &str,
+        unit: &Unit,
+        props: &Props,
+        resource: &ResourceId,
+    ) -> Result<(), Trouble> {
+        let count = self.lookups.entry(unit.unit_type.clone()).or_default();
+        *count += 1;
+        // A handler's own look needs all of its properties; a name in a list needs none but itself.
+        let other = if *count <= LOOKED_UP && !props.values().any(is_unknown) {
+            handler.find(props, None).await?.map(|other| other.id)
+        } else {
+            self.listed(provider, account, unit, props).await?
+        };
+        other.map_or(Ok(()), |id| Err(taken(unit, resource, props, &id)))
+    }
+
+    async fn listed(
+        &mut self,
+        provider: &dyn Provider,
+        account: &str,
+        unit: &Unit,
+        props: &Props,
+    ) -> Result<Option<String>, Trouble> {
+        // Names of pools are their cluster's own: a new cluster has none, and an old one refuses a second itself.
+        let (Some(list), Some(name)) = (provider.list_for(&unit.unit_type), name_in(props)) else { return Ok(None) };
+        if props.contains_key("cluster_id") {
+            return Ok(None);
+        }
+        let key = (account.to_owned(), list, unit.scope.clone());
+        if !self.lists.contains_key(&key) {
+            let names = read(provider, list, &unit.scope).await?;
+            self.lists.insert(key.clone(), names);
+        }
+        Ok(self.lists.get(&key).and_then(|names| names.get(&(unit.unit_type.clone(), name.to_owned()))).cloned())
+    }
+}
+
+async fn read(provider: &dyn Provider, list: &str, scope: &str) -> Result<Listed, Trouble> {
+    let mut names = Listed::new();
+    let mut page = 1;
+    loop {
+        let answer = provider.list(list, scope, page).await?;
+        for item in answer.items {
+            if let Some(name) = name_in(&item.observed.props) {
+                names.insert((item.unit_type.to_owned(), name.to_owned()), item.observed.id);
+            }
+        }
+        match answer.next {
+            Some(next) if next > page && next <= PAGES_MAX => page = next,
+            _ => return Ok(names),
+        }
+    }
+}
+
+fn name_in(props: &Props) -> Option<&str> {
+    NAMES.iter().find_map(|name| props.get(*name)).and_then(Value::as_str)
+}
