@@ -50,7 +50,8 @@ async fn run(quick: bool) -> Result<Vec<Figure>> {
     // The same with provisioning time, sixty times faster than real: what the waiting costs on top.
     let bench = Bench::new(sandbox(Speed::Times(60.0)).await?)?;
     bench.write("four.yaml", &fleet::four())?;
-    figures.push(bench.once("apply, 4 objects, clouds at 60x", 4, &["apply", "-f", "four.yaml", "--yes"]).await?);
+    figures
+        .push(bench.provisioning("apply, 4 objects, clouds at 60x", 4, &["apply", "-f", "four.yaml", "--yes"]).await?);
     drop(bench);
 
     let sizes: &[usize] = if quick { &[100, 1_000] } else { &[1_000, 10_000] };

@@ -135,13 +135,19 @@ pub fn flags(id: &ResourceId, args: &WorkspaceArgs) -> String {
     for (flag, value) in [(" --org ", &id.org), (" --env ", &id.env)] {
         if !value.is_empty() {
             line.push_str(flag);
-            line.push_str(value);
+            line.push_str(&shell_word(value));
         }
     }
     if args.sandbox.sandbox {
         line.push_str(" --sandbox");
     }
     line
+}
+
+/// As a shell takes it: orgs and envs may hold spaces.
+fn shell_word(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._-/:@".contains(c);
+    if text.chars().all(plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
 /// The manifest as applied, with secrets replaced by a word.
@@ -229,5 +235,7 @@ mod tests {
         assert_eq!(command("get", &id, &WorkspaceArgs::default()), "berth get CivoVpc/net");
         id.env = "prod".into();
         assert_eq!(command("get", &id, &WorkspaceArgs::default()), "berth get CivoVpc/net --env prod");
+        id.env = "it's prod".into();
+        assert_eq!(command("get", &id, &WorkspaceArgs::default()), r"berth get CivoVpc/net --env 'it'\''s prod'");
     }
 }

@@ -85,10 +85,11 @@ impl Workspace {
 
     /// The accounts of these manifests and of the state.
     pub async fn accounts(&self, manifests: &[Arc<Manifest>]) -> Result<Accounts, Failure> {
-        let simulated = self
-            .sandbox
-            .as_ref()
-            .map(|s| Simulated { civo_url: s.civo_url.clone(), digitalocean_url: s.digitalocean_url.clone() });
+        let simulated = self.sandbox.as_ref().map(|s| Simulated {
+            civo_url: s.civo_url.clone(),
+            digitalocean_url: s.digitalocean_url.clone(),
+            token: std::env::var("BERTH_SANDBOX_TOKEN").ok().filter(|token| !token.is_empty()),
+        });
         let var = |name: &str| std::env::var(name).ok();
         let mut accounts = Accounts::new(simulated, var);
         if let Some(given) = &self.given {

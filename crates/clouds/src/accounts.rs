@@ -12,10 +12,12 @@ use std::collections::HashMap;
 const TOKEN_BYTES_MAX: u64 = 64 << 10;
 
 /// Where simulated clouds answer; every account then talks to these.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Simulated {
     pub civo_url: String,
     pub digitalocean_url: String,
+    /// What the simulated clouds were told to accept; any token will do when they were told nothing.
+    pub token: Option<String>,
 }
 
 /// The accounts that there are, from manifests and from the environment.
@@ -24,6 +26,8 @@ pub struct Accounts {
     by_id: HashMap<ResourceId, Entry>,
     env: HashMap<&'static str, Outcome<Credentials>>,
     simulated: Option<Simulated>,
+    /// Provider whose credentials came with the request itself: they go before any account that is not named.
+    given: Option<String>,
 }
 
 struct Entry {
@@ -57,6 +61,7 @@ impl Accounts {
     /// Credentials given with a stack input, in place of the environment's.
     pub fn given(&mut self, mut credentials: Credentials, var: impl Fn(&str) -> Option<String>) {
         credentials.api_url = credentials.api_url.or_else(|| usual_url(&credentials.provider, &var));
+        self.given = Some(credentials.provider.clone());
         if self.simulated.is_none()
             && let Some(provider) = PROVIDERS.iter().find(|p| **p == credentials.provider)
         {
@@ -98,7 +103,7 @@ impl Accounts {
     fn simulated_credentials(&self, provider: &str) -> Option<Credentials> {
         let simulated = self.simulated.as_ref()?;
         let url = if provider == "civo" { &simulated.civo_url } else { &simulated.digitalocean_url };
-        let mut credentials = Credentials::new(provider, "sandbox");
+        let mut credentials = Credentials::new(provider, simulated.token.as_deref().unwrap_or("sandbox"));
         credentials.api_url = Some(url.clone());
         // Simulated clouds have no limit to respect, unless they say so themselves.
         credentials.requests_per_second = 100_000;
@@ -140,12 +145,17 @@ impl Accounts {
             }
             return Ok(Choice { name: name_of(account), region: entry.region.clone() });
         }
-        let mut own = self
-            .by_id
-            .iter()
-            .filter(|(account, entry)| entry.provider == provider && account.org == org && account.env == env);
-        if let (Some((account, entry)), None) = (own.next(), own.next()) {
-            return Ok(Choice { name: name_of(account), region: entry.region.clone() });
+        let fits = |account: &ResourceId, entry: &Entry| entry.provider == provider && account.org == org && account.env == env;
+        let mut own: Vec<&ResourceId> = self.by_id.iter().filter(|(id, entry)| fits(id, entry)).map(|(id, _)| id).collect();
+        own.sort();
+        match own.as_slice() {
+            _ if self.given.as_deref() == Some(provider) => {}
+            [only] => return Ok(Choice { name: name_of(only), region: self.by_id[*only].region.clone() }),
+            [one, other, ..] if self.env.get(provider).is_none_or(Result::is_err) => {
+                return Err(Trouble::refused(format!("names no account, and {one} and {other} both fit"))
+                    .help("name one of them in `spec.account`"));
+            }
+            _ => {}
         }
         let region = self.env.get(provider).and_then(|c| c.as_ref().ok()).and_then(|c| c.region.clone());
         Ok(Choice { name: format!("env:{provider}"), region })
@@ -170,10 +180,9 @@ fn usual_url(provider: &str, var: &impl Fn(&str) -> Option<String>) -> Option<St
     var(name).filter(|url| !url.trim().is_empty())
 }
 
+/// Three parts whenever there is more than a name, so that no two accounts are written alike.
 fn name_of(id: &ResourceId) -> String {
-    let parts: Vec<&str> =
-        [id.org.as_str(), id.env.as_str(), id.name.as_str()].into_iter().filter(|p| !p.is_empty()).collect();
-    parts.join("/")
+    if id.org.is_empty() && id.env.is_empty() { id.name.clone() } else { format!("{}/{}/{}", id.org, id.env, id.name) }
 }
 
 fn read_secret(

@@ -88,8 +88,12 @@ pub fn connect(credentials: &Credentials) -> Outcome<Arc<dyn Provider>> {
 /// Resource and resolved references in, units out. Pure.
 pub fn lower(input: &LowerInput<'_>) -> Result<Lowered, Trouble> {
     match input.id.kind.as_str() {
-        // An account is a fact that others use: there is nothing to make.
-        "Account" => Ok(Lowered::default()),
+        // An account is a fact that others use: there is nothing to make, only to ask who it belongs to.
+        "Account" => {
+            let mut lowered = Lowered::default();
+            lowered.output("identity", "", "identity");
+            Ok(lowered)
+        }
         kind if kind.starts_with("Civo") => civo::lower(input),
         kind if kind.starts_with("DigitalOcean") => digitalocean::lower(input),
         kind => Err(Trouble::refused(format!("no cloud knows the kind {kind}"))),

@@ -173,15 +173,9 @@ fn problems_as_json() {
     shows!("problems_as_json", run);
 }
 
-#[cfg(unix)]
+/// Not by its permissions, which root would not heed: what stands in the way of the file is itself a file.
 #[test]
 fn unreadable_file() {
-    use std::os::unix::fs::PermissionsExt;
     let project = shop();
-    let path = project.path().join("shop/net.yaml");
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o000)).unwrap();
-    if std::fs::read(&path).is_ok() {
-        return; // Root reads everything.
-    }
-    shows!("unreadable_file", project.berth(&["validate", "-f", "shop/"]).failed());
+    shows!("unreadable_file", project.berth(&["validate", "-f", "shop/net.yaml/more.yaml"]).failed());
 }

@@ -1,6 +1,7 @@
 //! What Berth promises, proved on the real binary against simulated clouds over real HTTP. One test program, so that it is
 //! linked once.
 
+mod accounts;
 mod declared;
 mod examples;
 mod faults;
@@ -10,7 +11,7 @@ mod interrupt;
 mod kill;
 mod kill_cases;
 mod ledger;
-mod limits;
+
 mod outside;
 mod refusals;
 mod secrets;
