@@ -11,7 +11,11 @@ use std::fmt;
 use std::fs::{File, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
+/// How long a lock in PostgreSQL may be held by a run that is already over.
+const DEAD_RUN_ENDS_WITHIN: Duration = Duration::from_secs(1);
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// A lock file holds one short line.
 const HOLDER_BYTES_MAX: u64 = 4096;
 const COMMAND_CHARS_MAX: usize = 500;
@@ -66,7 +70,13 @@ impl Lock {
             return Ok((Connection::open(location).await?, Self::File(lock)));
         }
         let mut connection = Connection::open(location).await?;
-        if !Query::new(sql::POSTGRES_RUN_LOCK).fetch_one(&mut connection).await?.get::<bool>(0)? {
+        // The server frees a dead run's lock a moment after its connection broke.
+        let until = Instant::now() + DEAD_RUN_ENDS_WITHIN;
+        while !Query::new(sql::POSTGRES_RUN_LOCK).fetch_one(&mut connection).await?.get::<bool>(0)? {
+            if Instant::now() < until {
+                tokio::time::sleep(LOOK_AGAIN).await;
+                continue;
+            }
             let row = Query::new(sql::HOLDER).fetch_optional(&mut connection).await?;
             let line: String = row.map(|row| row.get(0)).transpose()?.unwrap_or_default();
             let holder = serde_json::from_str(&line).unwrap_or_default();
