@@ -61,7 +61,9 @@ fn log(verbose: u8) {
         2 => LevelFilter::DEBUG,
         _ => LevelFilter::TRACE,
     };
+    // A prefix: `berth_clouds`, `berth_engine` and the others begin with it too.
     let targets = Targets::new().with_target("berth", level);
+    terminal::keep_lines();
     let layer = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(terminal::stderr_color());
     tracing_subscriber::registry().with(layer).with(targets).init();
 }

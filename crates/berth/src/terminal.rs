@@ -2,10 +2,13 @@
 
 use std::borrow::Cow;
 use std::io::IsTerminal;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Width used where there is no terminal to ask.
 pub const PIPE_WIDTH: usize = 120;
 const NARROWEST: usize = 40;
+
+static LINES_STAY: AtomicBool = AtomicBool::new(false);
 
 /// Decides once whether anything is coloured. `NO_COLOR`, `CLICOLOR` and pipes are honoured by the streams themselves.
 pub fn choose_color(no_color: bool) {
@@ -18,8 +21,15 @@ pub fn stderr_color() -> bool {
     anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never
 }
 
+/// Lines of a log between live ones would tear both apart: with a log, progress is lines too.
+pub fn keep_lines() {
+    LINES_STAY.store(true, Ordering::Relaxed);
+}
+
 pub fn stderr_is_live() -> bool {
-    std::io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+    !LINES_STAY.load(Ordering::Relaxed)
+        && std::io::stderr().is_terminal()
+        && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
 /// Columns of standard error's terminal, or a fixed width, so that piped output does not depend on where it ran.

@@ -2,7 +2,9 @@
 //! what was asked and what the cloud answered. Changes are sent once: whether to send one again is the engine's to decide,
 //! after it has looked.
 
+use crate::hold::Hold;
 use berth_engine::handler::{Class, Outcome, Trouble};
+use berth_engine::{span, when};
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use rand::Rng;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
@@ -14,6 +16,7 @@ use std::num::NonZeroU32;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// Answers larger than this are given up on.
 pub const MAX_BODY_BYTES: usize = 64 * 1024 * 1024;
@@ -24,8 +27,14 @@ pub const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 const READ_TRIES: u32 = 5;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-/// A cloud that asks for a longer pause than this gets it from the engine, which can show it, not from here.
-const LONGEST_ASKED_PAUSE: Duration = Duration::from_secs(30);
+/// How long one read waits in all for a cloud that asks for pauses.
+const READ_WAITS: Duration = Duration::from_secs(5 * 60);
+/// How long a change waits. A longer pause is the engine's to take: it shows it, and can be interrupted before the change.
+const CHANGE_WAITS: Duration = Duration::from_secs(1);
+/// The pause after "too many requests" where the cloud does not say how long.
+const UNSAID_PAUSE: Duration = Duration::from_millis(500);
+/// No cloud's limit counts longer than this.
+const LONGEST_ASKED_PAUSE: Duration = Duration::from_secs(24 * 3600);
 /// How much of a cloud's error text is repeated.
 const MAX_WORDS_CHARS: usize = 400;
 
@@ -92,6 +101,7 @@ pub struct Http {
     timeout: Duration,
     dialect: &'static dyn Dialect,
     limiter: DefaultDirectRateLimiter,
+    hold: Hold,
     calls: AtomicU64,
     /// Built at the first call: reading the machine's root certificates takes longer than a whole no-op plan.
     client: OnceLock<reqwest::Client>,
@@ -121,6 +131,7 @@ impl Http {
             timeout: settings.timeout,
             dialect: settings.dialect,
             limiter: RateLimiter::direct(quota(settings.requests_per_second, settings.burst)),
+            hold: Hold::default(),
             calls: AtomicU64::new(0),
             client: OnceLock::new(),
         })
@@ -139,17 +150,22 @@ impl Http {
 
     /// Reads something as it is.
     pub async fn get_bytes(&self, path: &str, query: &[(&str, &str)]) -> Outcome<Vec<u8>> {
+        let latest = Instant::now() + READ_WAITS;
         let mut pause = FIRST_PAUSE;
         for tried in 1.. {
-            let trouble = match self.once(Method::GET, path, query, None).await {
+            let trouble = match self.once(Method::GET, path, query, None, latest).await {
                 Ok(body) => return Ok(body),
                 Err(trouble) => trouble,
             };
             let Class::Retry { after } = trouble.class else { return Err(trouble) };
-            if tried >= READ_TRIES || after.is_some_and(|after| after > LONGEST_ASKED_PAUSE) {
-                return Err(trouble);
+            let left = latest.saturating_duration_since(Instant::now());
+            if tried >= READ_TRIES || after.is_some_and(|after| after > left) {
+                let cloud = self.dialect.cloud();
+                return Err(match after {
+                    Some(after) => trouble.help(format!("{cloud} takes calls again {}: try again then", when(after))),
+                    None => trouble,
+                });
             }
-            tracing::debug!(path, tried, "trying again: {trouble}");
             let jittered = pause.mul_f64(rand::rng().random_range(0.5..1.0));
             tokio::time::sleep(after.unwrap_or(jittered)).await;
             pause = (pause * 3).min(LONGEST_PAUSE);
@@ -184,7 +200,7 @@ impl Http {
                     .map_err(|e| Trouble::refused(format!("{method} {path}: cannot encode the request: {e}")))?,
             ),
         };
-        self.once(method, path, query, encoded).await
+        self.once(method, path, query, encoded, Instant::now() + CHANGE_WAITS).await
     }
 
     fn parse<T: DeserializeOwned>(&self, method: &Method, path: &str, body: &[u8]) -> Outcome<T> {
@@ -197,13 +213,30 @@ impl Http {
         })
     }
 
-    /// One request, one answer.
+    /// Waits until the account may call: no pause that was asked for, and room in the rate limit.
+    async fn may_call(&self, method: &Method, path: &str, latest: Instant) -> Outcome<()> {
+        loop {
+            if let Err(left) = self.hold.over(latest).await {
+                let cloud = self.dialect.cloud();
+                let message = format!("{method} {path}: not sent: {cloud} asked for a pause of {}", span(left));
+                return Err(Trouble::new(Class::Retry { after: Some(left) }, message));
+            }
+            self.limiter.until_ready().await;
+            // Others called while this one stood in line: the cloud may have asked for a pause since.
+            if self.hold.left().is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// One request, one answer. `latest` bounds how long it may be held back before it is sent.
     async fn once(
         &self,
         method: Method,
         path: &str,
         query: &[(&str, &str)],
         body: Option<Vec<u8>>,
+        latest: Instant,
     ) -> Outcome<Vec<u8>> {
         let cloud = self.dialect.cloud();
         let mut url = self.base.clone();
@@ -211,7 +244,7 @@ impl Http {
         if !query.is_empty() {
             url.query_pairs_mut().extend_pairs(query);
         }
-        self.limiter.until_ready().await;
+        self.may_call(&method, path, latest).await?;
         self.calls.fetch_add(1, Ordering::Relaxed);
         let change = method != Method::GET;
         let mut request = self
@@ -222,10 +255,17 @@ impl Http {
         if let Some(body) = body {
             request = request.header(CONTENT_TYPE, "application/json").body(body);
         }
+        let started = Instant::now();
         let exchange = async {
             let response = request.send().await.map_err(|e| lost(cloud, &method, path, &e))?;
             let status = response.status();
-            let after = asked_pause(response.headers(), jiff::Timestamp::now());
+            let (after, spent) = asked_pause(response.headers(), jiff::Timestamp::now());
+            match status.as_u16() {
+                429 => self.hold.ask(after.unwrap_or(UNSAID_PAUSE)),
+                503 => self.hold.ask(after.unwrap_or_default()),
+                _ if spent => self.hold.ask(after.unwrap_or_default()),
+                _ => {}
+            }
             let body = read_limited(response, MAX_BODY_BYTES).await.map_err(|e| match e {
                 ReadError::Lost(e) => lost(cloud, &method, path, &e),
                 ReadError::TooLarge => Trouble::refused(format!(
@@ -233,9 +273,17 @@ impl Http {
                     MAX_BODY_BYTES / 1024 / 1024
                 )),
             })?;
-            Ok((status, after, body))
+            Ok::<_, Trouble>((status, after, body))
         };
-        let (status, after, body) = match tokio::time::timeout(self.timeout, exchange).await {
+        let answer = tokio::time::timeout(self.timeout, exchange).await;
+        let took = started.elapsed().as_millis();
+        match &answer {
+            Ok(Ok((status, ..))) => tracing::debug!("{method} {path}: {} in {took} ms", status.as_u16()),
+            Ok(Err(trouble)) if trouble.is_retry() => tracing::debug!("{method} {path}: no answer in {took} ms"),
+            Ok(Err(_)) => tracing::debug!("{method} {path}: answer given up on after {took} ms"),
+            Err(_) => tracing::debug!("{method} {path}: timed out after {took} ms"),
+        }
+        let (status, after, body) = match answer {
             Ok(answer) => answer?,
             Err(_) => {
                 return Err(Trouble::new(
@@ -405,25 +453,27 @@ pub(crate) async fn read_limited(mut response: reqwest::Response, limit: usize) 
 }
 
 /// The pause that a cloud asks for: `Retry-After` in seconds or as a date, else the time at which its rate limit is reset.
-fn asked_pause(headers: &HeaderMap, now: jiff::Timestamp) -> Option<Duration> {
+/// And whether that limit is spent, which a call that went well may say too.
+fn asked_pause(headers: &HeaderMap, now: jiff::Timestamp) -> (Option<Duration>, bool) {
     let text = |name: &str| headers.get(name).and_then(|v| v.to_str().ok()).map(str::trim);
-    if let Some(asked) = text(RETRY_AFTER.as_str()) {
-        if let Ok(seconds) = asked.parse::<u64>() {
-            return Some(Duration::from_secs(seconds.min(24 * 3600)));
-        }
-        if let Ok(date) = jiff::fmt::rfc2822::parse(asked) {
-            return Some(until(date.timestamp(), now));
-        }
-    }
     // Only once the limit is spent: clouds send the reset with every answer.
     let spent = text("ratelimit-remaining").and_then(|v| v.parse::<u64>().ok()) == Some(0);
+    if let Some(asked) = text(RETRY_AFTER.as_str()) {
+        let longest = LONGEST_ASKED_PAUSE.as_secs_f64();
+        if let Some(seconds) = asked.parse::<f64>().ok().filter(|seconds| *seconds >= 0.0) {
+            return (Some(Duration::from_secs_f64(seconds.min(longest))), spent);
+        }
+        if let Ok(date) = jiff::fmt::rfc2822::parse(asked) {
+            return (Some(until(date.timestamp(), now)), spent);
+        }
+    }
     let reset =
         text("ratelimit-reset").and_then(|v| v.parse::<i64>().ok()).and_then(|s| jiff::Timestamp::from_second(s).ok());
-    if spent { reset.map(|reset| until(reset, now)) } else { None }
+    (reset.filter(|_| spent).map(|reset| until(reset, now)), spent)
 }
 
 fn until(then: jiff::Timestamp, now: jiff::Timestamp) -> Duration {
-    Duration::try_from(then.duration_since(now)).unwrap_or(Duration::ZERO)
+    Duration::try_from(then.duration_since(now)).unwrap_or(Duration::ZERO).min(LONGEST_ASKED_PAUSE)
 }
 
 fn clip(text: &str) -> String {
@@ -531,11 +581,58 @@ mod tests {
         assert_eq!(trouble.message, "POST /v2/x: Cloud answered 503 some_code: busy");
         assert_eq!(seen.load(Ordering::SeqCst), 1);
 
-        // A pause that long is for the engine to take, which can show it.
+        // A pause that long is not waited for, and whoever asks is told when to come back.
         let (http, seen) = serve(vec![(429, &[("retry-after", "3600")], vec![])]).await;
         let trouble = http.get_bytes("/v2/x", &[]).await.unwrap_err();
         assert_eq!(trouble.class, Class::Retry { after: Some(Duration::from_secs(3600)) });
+        assert!(
+            trouble.help.len() == 1 && trouble.help[0].starts_with("Cloud takes calls again in 1h00m, at "),
+            "{trouble:?}"
+        );
         assert_eq!(seen.load(Ordering::SeqCst), 1);
+
+        // Nor does any other call of the account go out.
+        for trouble in [
+            http.get_bytes("/v2/y", &[]).await.unwrap_err(),
+            http.change(Method::DELETE, "/v2/y", &[], None).await.unwrap_err(),
+        ] {
+            assert!(
+                trouble.is_retry() && trouble.message.contains("/v2/y: not sent: Cloud asked for a pause of "),
+                "{trouble}"
+            );
+        }
+        assert_eq!(seen.load(Ordering::SeqCst), 1);
+    }
+
+    #[tokio::test]
+    async fn all_calls_of_an_account_keep_a_pause_that_one_was_asked_for() {
+        let ok = || (200, &[] as &[_], b"1".to_vec());
+        let refused: [Answer; 3] = [
+            (429, &[("retry-after", "2")], vec![]),
+            (503, &[("retry-after", "2")], vec![]),
+            (200, &[("ratelimit-remaining", "0"), ("retry-after", "2")], b"1".to_vec()),
+        ];
+        for first in refused {
+            let what = first.0;
+            let (http, seen) = serve(vec![first, ok()]).await;
+            let start = std::time::Instant::now();
+            let retried = http.get::<u32>("/v2/x", &[]);
+            let other = async {
+                while seen.load(Ordering::SeqCst) == 0 {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+                // The answer has gone out by now.
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                let change = http.change(Method::POST, "/v2/y", &[], None).await;
+                assert!(matches!(change.unwrap_err().class, Class::Retry { after: Some(_) }), "{what}");
+                assert_eq!(seen.load(Ordering::SeqCst), 1, "{what}: sent in the pause");
+                let answer = http.get::<u32>("/v2/y", &[]).await;
+                (answer, start.elapsed())
+            };
+            let (retried, (other, took)) = tokio::join!(retried, other);
+            assert_eq!((retried.unwrap(), other.unwrap()), (1, 1));
+            assert!(start.elapsed() >= Duration::from_secs(2) && took >= Duration::from_secs(2), "{what}: {took:?}");
+        }
     }
 
     #[tokio::test]
@@ -568,14 +665,18 @@ mod tests {
         let now: jiff::Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         let pause = |pairs: &[(&'static str, &str)]| {
             let headers: HeaderMap = pairs.iter().map(|(n, v)| (n.parse().unwrap(), v.parse().unwrap())).collect();
-            asked_pause(&headers, now).map(|pause| pause.as_secs())
+            asked_pause(&headers, now).0.map(|pause| pause.as_secs())
         };
         assert_eq!(pause(&[("retry-after", "12")]), Some(12));
         assert_eq!(pause(&[("retry-after", "Thu, 01 Jan 2026 00:01:00 GMT")]), Some(60));
         assert_eq!(pause(&[("retry-after", "Wed, 31 Dec 2025 00:00:00 GMT")]), Some(0));
         assert_eq!(pause(&[("ratelimit-remaining", "0"), ("ratelimit-reset", "1767225630")]), Some(30));
         assert_eq!(pause(&[("ratelimit-remaining", "99"), ("ratelimit-reset", "1767225630")]), None);
-        assert_eq!(pause(&[("retry-after", "soon")]), None);
+        assert_eq!(pause(&[("ratelimit-remaining", "0"), ("ratelimit-reset", "4102444800")]), Some(24 * 3600));
+        assert_eq!(pause(&[("retry-after", "1e30")]), Some(24 * 3600));
+        for odd in ["soon", "-1", "NaN", ""] {
+            assert_eq!(pause(&[("retry-after", odd)]), None, "{odd}");
+        }
     }
 
     #[test]

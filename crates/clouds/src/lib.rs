@@ -4,6 +4,7 @@ pub mod accounts;
 pub mod civo;
 pub mod digitalocean;
 mod gather;
+mod hold;
 pub mod http;
 pub mod kube;
 mod labels;

@@ -314,6 +314,7 @@ impl Run<'_> {
             planned: None,
             limit,
             wait: true,
+            logged: Default::default(),
         };
         run.delete(&state, drain).await
     }
@@ -411,6 +412,7 @@ impl Run<'_> {
                         planned: plan.units.iter().find(|u| u.key == unit.key && u.op != Some(Op::Delete)),
                         limit,
                         wait: self.cx.options.wait || others_wait,
+                        logged: Default::default(),
                     };
                     (i, run.make(props, state, deposed, hint).await)
                 });

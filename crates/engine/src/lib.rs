@@ -25,5 +25,6 @@ pub use drift::{ChangedUnit, Drift, Drifted, GoneUnit, drift};
 pub use graph::Graph;
 pub use lower::{lower_now, parents};
 pub use observe::{observe, read_one};
+pub use patience::{span, when};
 pub use plan::{Action, Known, KnownResource, Plan, Planned, Request, ResourcePlan, UnitPlan, Wanted, plan};
 pub use run::{Interrupt, Options, Report};

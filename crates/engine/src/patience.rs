@@ -1,8 +1,9 @@
 //! How long to try and to wait. Every loop of a unit ends: by its count of failures, or by the resource's deadline.
 
 use crate::handler::{Class, Trouble};
-use crate::run::{Shared, Stop};
+use crate::run::Stop;
 use crate::unit::UnitState;
+use crate::unit_calls::UnitRun;
 use jiff::Timestamp;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -13,7 +14,8 @@ const TRIES: u32 = 15;
 pub(crate) const SHOWS_UP_WITHIN: Duration = Duration::from_secs(30);
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-const LONGEST_ASKED_PAUSE: Duration = Duration::from_secs(60);
+/// Pauses that a cloud asks for and that are shorter than this are not worth a word, and count as failures.
+const SHORT_PAUSE: Duration = Duration::from_secs(1);
 
 /// How long one resource may take.
 #[derive(Clone, Copy, Debug)]
@@ -52,8 +54,27 @@ impl Patience {
         self.failures = 0;
     }
 
-    pub async fn after(&mut self, cx: &Shared<'_>, limit: Limit, trouble: Trouble) -> Result<(), Stop> {
+    pub async fn after(&mut self, run: &UnitRun<'_>, trouble: Trouble) -> Result<(), Stop> {
         let Class::Retry { after } = trouble.class else { return Err(trouble.into()) };
+        let (cx, limit) = (run.cx, run.limit);
+        let left = limit.deadline.saturating_duration_since(Instant::now());
+        // A cloud that says when to come back has not failed: the deadline alone ends that.
+        if let Some(asked) = after.filter(|asked| *asked >= SHORT_PAUSE) {
+            if asked >= left {
+                let message = format!(
+                    "the cloud takes calls again {}, which is beyond the {} that the resource may take: {}",
+                    when(asked),
+                    limit.text(),
+                    trouble.message
+                );
+                let trouble = Trouble { message, ..trouble };
+                return Err(trouble
+                    .help("run the same command again then; `berth.dev/timeout` or --timeout sets how long it may take")
+                    .into());
+            }
+            run.doing(&format!("the cloud asked to wait {}", span(asked)));
+            return cx.pause(asked).await;
+        }
         self.failures += 1;
         let given_up = if self.failures >= TRIES {
             Some(format!("gave up after {TRIES} tries: {}", trouble.message))
@@ -67,9 +88,25 @@ impl Patience {
         }
         let backoff =
             Duration::from_millis(100).saturating_mul(1 << self.failures.min(6)).mul_f64(rand::random_range(0.5..1.0));
-        let pause = after.map_or(backoff, |asked| asked.min(LONGEST_ASKED_PAUSE));
-        cx.pause(pause.min(limit.deadline.saturating_duration_since(Instant::now()))).await
+        cx.pause(backoff.max(after.unwrap_or_default()).min(left)).await
     }
+}
+
+/// A length of time as people say it: `75 s`, `5m00s`, `1h15m`. Rounded up, so that it is never too short.
+pub fn span(time: Duration) -> String {
+    let seconds = time.as_millis().div_ceil(1000);
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..3600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
+        _ => format!("{}h{:02}m", seconds.div_ceil(60) / 60, seconds.div_ceil(60) % 60),
+    }
+}
+
+/// From now: `in 75 s, at 14:03:05 UTC`.
+pub fn when(after: Duration) -> String {
+    let now = Timestamp::now();
+    let at = now.checked_add(after).unwrap_or(now);
+    format!("in {}, at {} UTC", span(after), at.strftime("%H:%M:%S"))
 }
 
 /// How long to wait before looking again: in proportion to how long it has taken already, so that short waits cost
@@ -85,4 +122,15 @@ pub(crate) fn shows_up_by(row: &UnitState) -> Option<Instant> {
     }
     let age = Timestamp::now().duration_since(row.updated_at).unsigned_abs();
     SHOWS_UP_WITHIN.checked_sub(age).map(|left| Instant::now() + left)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_are_never_too_short() {
+        let spans = [0, 1, 75_000, 74_001, 300_000, 3_600_000, 7_199_001].map(|ms| span(Duration::from_millis(ms)));
+        assert_eq!(spans, ["0 s", "1 s", "75 s", "75 s", "5m00s", "1h00m", "2h00m"]);
+    }
 }

@@ -8,6 +8,7 @@ use crate::lower::{in_order, lower, outputs_of, parents};
 use crate::names::Names;
 use crate::observe::{no_handler, observe};
 use crate::unit::{Change, Observed, Op, Phase, Props, Unit, UnitState};
+use crate::unit_loop::refused_change;
 use berth_model::{Manifest, ResourceId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -332,7 +333,7 @@ impl Planner<'_> {
         if !changes.is_empty() {
             for change in &changes {
                 if let Some(why) = handler.refuse_change(&change.field, &change.from, &change.to) {
-                    return Err(Trouble::refused(why));
+                    return Err(refused_change(why));
                 }
             }
             let checked = handler.check(props, Some(observed)).await?;

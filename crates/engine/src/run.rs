@@ -88,6 +88,16 @@ impl Shared<'_> {
         if self.interrupt.is_set() { Err(Stop::Interrupted) } else { Ok(()) }
     }
 
+    /// For calls that change nothing: those may be let go of at any time, and may be held back for long by the cloud's wish.
+    pub async fn unless_interrupted<T>(&self, read: impl Future<Output = T>) -> Result<T, Stop> {
+        let woken = self.interrupt.0.1.notified();
+        self.go_on()?;
+        tokio::select! {
+            seen = read => Ok(seen),
+            () = woken => Err(Stop::Interrupted),
+        }
+    }
+
     pub async fn pause(&self, time: Duration) -> Result<(), Stop> {
         let woken = self.interrupt.0.1.notified();
         self.go_on()?;

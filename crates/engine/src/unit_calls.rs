@@ -12,6 +12,7 @@ use crate::run::{Shared, Stop};
 use crate::unit::{Observed, Op, Phase, Props, Unit, UnitState};
 use berth_model::ResourceId;
 use jiff::Timestamp;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -29,6 +30,8 @@ pub(crate) struct UnitRun<'a> {
     pub planned: Option<&'a UnitPlan>,
     pub limit: Limit,
     pub wait: bool,
+    /// The last step that was logged: a wait looks often, and says the same each time.
+    pub logged: Mutex<String>,
 }
 
 /// What came of a create that was not refused. The row is the one to go on with.
@@ -152,10 +155,10 @@ impl UnitRun<'_> {
         let mut asked: Option<Instant> = None;
         loop {
             self.cx.go_on()?;
-            let observed = match read_one(self.provider, row).await {
+            let observed = match self.cx.unless_interrupted(read_one(self.provider, row)).await? {
                 Ok(observed) => observed,
                 Err(trouble) => {
-                    reads.after(self.cx, self.limit, trouble).await?;
+                    reads.after(self, trouble).await?;
                     continue;
                 }
             };
@@ -171,6 +174,7 @@ impl UnitRun<'_> {
                     Some(entry) => self.cx.recorder.close(entry, Closing::Done(None)).await?,
                     None => self.cx.recorder.forget_unit(self.resource, &row.key, &row.token).await?,
                 }
+                self.step("gone");
                 return Ok(());
             };
             self.doing("deleting");
@@ -188,7 +192,7 @@ impl UnitRun<'_> {
                 *entry = Some(self.cx.recorder.intent(intent).await?);
             }
             match self.handler.delete(&observed, &row.props, drain).await {
-                Err(trouble) if !trouble.is_not_found() => calls.after(self.cx, self.limit, trouble).await?,
+                Err(trouble) if !trouble.is_not_found() => calls.after(self, trouble).await?,
                 // Not there for the delete and still there for the read: as good as accepted.
                 Ok(()) | Err(_) => {
                     asked = Some(Instant::now());
@@ -199,8 +203,21 @@ impl UnitRun<'_> {
     }
 
     pub fn doing(&self, what: &str) {
-        let what = if self.unit.key.contains('/') { format!("{}: {what}", self.unit.key) } else { what.to_owned() };
-        self.cx.watcher.see(Progress::Doing { resource: self.resource.clone(), what });
+        self.step(what);
+        self.cx.watcher.see(Progress::Doing { resource: self.resource.clone(), what: self.of_unit(what) });
+    }
+
+    /// For the log.
+    pub fn step(&self, what: &str) {
+        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        if *logged != what {
+            tracing::info!("{}: {}", self.resource, self.of_unit(what));
+            what.clone_into(&mut logged);
+        }
+    }
+
+    fn of_unit(&self, what: &str) -> String {
+        if self.unit.key.contains('/') { format!("{}: {what}", self.unit.key) } else { what.to_owned() }
     }
 
     pub fn overdue(&self, id: &str, what: &str) -> Result<(), Stop> {

@@ -111,13 +111,13 @@ impl UnitRun<'_> {
         let observed = match (work.looked.take(), &work.row) {
             (Some(observed), _) => observed,
             (None, None) => None,
-            (None, Some(row)) => match read_one(self.provider, row).await {
+            (None, Some(row)) => match self.cx.unless_interrupted(read_one(self.provider, row)).await? {
                 Ok(observed) => {
                     work.reads.worked();
                     observed
                 }
                 Err(trouble) => {
-                    work.reads.after(self.cx, self.limit, trouble).await?;
+                    work.reads.after(self, trouble).await?;
                     return Ok(None);
                 }
             },
@@ -157,7 +157,7 @@ impl UnitRun<'_> {
             }
             Begun::Unsure(row, trouble) => {
                 work.row = Some(row);
-                work.calls.after(self.cx, self.limit, trouble).await?;
+                work.calls.after(self, trouble).await?;
             }
             Begun::PerhapsOurs(row, trouble) => {
                 work.row = Some(row);
@@ -177,13 +177,13 @@ impl UnitRun<'_> {
         if work.checked {
             return Ok(true);
         }
-        match self.handler.check(work.props.clone(), observed).await {
+        match self.cx.unless_interrupted(self.handler.check(work.props.clone(), observed)).await? {
             Ok(resolved) => {
                 (work.props, work.checked) = (resolved, true);
                 Ok(true)
             }
             Err(trouble) => {
-                work.calls.after(self.cx, self.limit, trouble).await?;
+                work.calls.after(self, trouble).await?;
                 Ok(false)
             }
         }
@@ -196,6 +196,9 @@ impl UnitRun<'_> {
             return Err(self.moved("appeared").into());
         };
         if row.id.as_deref() != Some(&observed.id) || row.deposed {
+            if row.id.is_none() {
+                self.step(&format!("found again as {}", observed.id));
+            }
             row.id = Some(observed.id.clone());
             row.deposed = false;
             row.updated_at = Timestamp::now();
@@ -303,11 +306,14 @@ impl UnitRun<'_> {
                         "the cloud accepted the change of {} and still shows {} in place of {}",
                         c.field, c.from, c.to
                     );
-                    return Err(Trouble::refused(message).into());
+                    return Err(Trouble::refused(message)
+                        .help(format!("look at {} in the cloud's own console: it may say why", observed.id))
+                        .help("apply again: the cloud may only be slow; if it stays so, set the field to what the cloud shows, and report it to the cloud")
+                        .into());
                 }
                 work.useless = (changes, useless);
             }
-            Err(trouble) => work.calls.after(self.cx, self.limit, trouble).await?,
+            Err(trouble) => work.calls.after(self, trouble).await?,
         }
         work.updated = true;
         Ok(())
@@ -320,7 +326,7 @@ impl UnitRun<'_> {
             return Err(self.moved(&format!("has another {}, which takes a replacement", forcing.field)).into());
         }
         if let Some(why) = changes.iter().find_map(|c| self.handler.refuse_change(&c.field, &c.from, &c.to)) {
-            return Err(Trouble::refused(why).into());
+            return Err(refused_change(why).into());
         }
         let Some(mut old) = work.row.take() else { return Ok(()) };
         old.deposed = true;
@@ -344,10 +350,10 @@ impl UnitRun<'_> {
                 .unwrap_or_else(|| Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string().into())
         });
         if !row.ready {
-            let readiness = match self.handler.ready(observed, &work.props).await {
+            let readiness = match self.cx.unless_interrupted(self.handler.ready(observed, &work.props)).await? {
                 Ok(readiness) => readiness,
                 Err(trouble) => {
-                    work.calls.after(self.cx, self.limit, trouble).await?;
+                    work.calls.after(self, trouble).await?;
                     return Ok(Settled::NotYet);
                 }
             };
@@ -373,6 +379,7 @@ impl UnitRun<'_> {
             row.ready = true;
             row.updated_at = Timestamp::now();
             self.cx.recorder.save_unit(row.clone()).await?;
+            self.step("ready");
         }
         Ok(Settled::Ready(gate))
     }
@@ -389,6 +396,13 @@ impl UnitRun<'_> {
         self.cx.recorder.save_unit(row.clone()).await?;
         Ok(Made { state: row, observed: Some(observed), pending: true, gate: None })
     }
+}
+
+/// The sentence says what the cloud can do; the help, how to get the manifest there.
+pub(crate) fn refused_change(why: String) -> Trouble {
+    Trouble::refused(why).help(
+        "set the field to a value that the cloud can take (`berth drift --accept` writes the present one into the manifest), or declare another resource with this one",
+    )
 }
 
 fn names_it(field: &str) -> bool {

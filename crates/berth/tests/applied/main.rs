@@ -3,5 +3,6 @@
 
 mod asks;
 mod drift;
+mod log;
 mod project;
 mod reads;

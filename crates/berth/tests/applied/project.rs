@@ -73,13 +73,7 @@ impl Project {
     }
 
     pub fn berth(&self, args: &[&str]) -> Run {
-        let output: Output = self.command(args).output().expect("berth runs");
-        Run {
-            code: output.status.code(),
-            stdout: String::from_utf8(output.stdout).expect("text"),
-            stderr: String::from_utf8(output.stderr).expect("text"),
-            dir: self.path().to_owned(),
-        }
+        Run::from_output(self.command(args).output().expect("berth runs"), self.path())
     }
 
     pub fn json(&self, args: &[&str]) -> Value {
@@ -127,6 +121,15 @@ impl Project {
 }
 
 impl Run {
+    pub fn from_output(output: Output, dir: &Path) -> Self {
+        Self {
+            code: output.status.code(),
+            stdout: String::from_utf8(output.stdout).expect("text"),
+            stderr: String::from_utf8(output.stderr).expect("text"),
+            dir: dir.to_owned(),
+        }
+    }
+
     #[track_caller]
     pub fn is(self, code: i32) -> Self {
         assert_eq!(self.code, Some(code), "{self}");

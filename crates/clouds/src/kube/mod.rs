@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub use drain::Drained;
 
@@ -133,7 +133,8 @@ impl Kube {
     pub async fn answers(&self) -> Result<(), String> {
         let mut seen = String::new();
         for path in ["/readyz", "/version"] {
-            let ask = self.request(Method::GET, path, &[]).timeout(ANSWER_TIMEOUT).send().await;
+            let request = self.request(Method::GET, path, &[]).timeout(ANSWER_TIMEOUT);
+            let ask = ask(&Method::GET, path, request).await;
             match ask {
                 Ok(response) if response.status().is_success() || matches!(response.status().as_u16(), 401 | 403) => {
                     return Ok(());
@@ -239,7 +240,7 @@ impl Kube {
                 format!("{method} {path}: no answer from the cluster's API at {}: {why}", self.server),
             )
         };
-        let response = request.send().await.map_err(|e| lost(causes(&e)))?;
+        let response = ask(&method, path, request).await.map_err(|e| lost(causes(&e)))?;
         let status = response.status();
         let body = read_limited(response, MAX_BODY_BYTES).await.map_err(|_| lost("the connection broke".into()))?;
         let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
@@ -258,6 +259,18 @@ impl Kube {
         let words = answer.get("message").and_then(Value::as_str).unwrap_or_default();
         Err(Trouble::new(class, format!("{method} {path}: the cluster's API answered {} {words}", status.as_u16())))
     }
+}
+
+/// Sends one request, and says so to whoever follows every request.
+async fn ask(method: &Method, path: &str, request: reqwest::RequestBuilder) -> reqwest::Result<reqwest::Response> {
+    let started = Instant::now();
+    let answer = request.send().await;
+    let took = started.elapsed().as_millis();
+    match &answer {
+        Ok(response) => tracing::debug!("cluster: {method} {path}: {} in {took} ms", response.status().as_u16()),
+        Err(error) => tracing::debug!("cluster: {method} {path}: {} after {took} ms", causes(error)),
+    }
+    answer
 }
 
 fn absent_is_none(result: Outcome<Value>) -> Outcome<Option<Value>> {

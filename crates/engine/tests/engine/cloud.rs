@@ -16,6 +16,8 @@ pub enum Fault {
     Before,
     /// The call takes effect and its answer is lost.
     After,
+    /// The call is refused, and the cloud says for how many seconds.
+    Asks(u64),
     /// The process dies before the call reaches the cloud.
     KillBefore,
     /// The process dies after the call took effect.
@@ -113,6 +115,10 @@ impl Cloud {
         match fault {
             Fault::None => effect(&mut inner),
             Fault::Before => Err(lost()),
+            Fault::Asks(seconds) => {
+                let after = Some(Duration::from_secs(seconds));
+                Err(Trouble::new(Class::Retry { after }, format!("{what}: too many requests")))
+            }
             Fault::After => effect(&mut inner).and_then(|_| Err(lost())),
             Fault::KillBefore => {
                 inner.dead = true;

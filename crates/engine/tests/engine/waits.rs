@@ -4,6 +4,8 @@ use crate::cloud::Fault;
 use crate::memory::Crash;
 use crate::world::{Spec, World};
 use berth_engine::Interrupt;
+use berth_engine::progress::{Progress, Watcher};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -36,6 +38,63 @@ async fn a_delete_that_never_ends_is_given_up_at_the_deadline() {
     assert!(started.elapsed() < Duration::from_secs(70));
     assert!(report.failed[0].1.message.contains("is still being deleted after 1m00s"), "{report:?}");
     assert_eq!(report.skipped.len(), 4);
+}
+
+/// However long, and however often: whoever says when to come back is believed.
+#[tokio::test(start_paused = true)]
+async fn a_pause_that_the_cloud_asks_for_is_kept() {
+    let spec = Spec { firewall: false, inner: vec![], pools: vec![], ..Spec::full() };
+    for (seconds, times) in [(75, 1), (20, 30)] {
+        let mut world = World::new();
+        let asked = Arc::new(Mutex::new(Vec::<Instant>::new()));
+        let log = asked.clone();
+        world.cloud.set_faults(move |_, what| {
+            let mut log = log.lock().unwrap();
+            if what != "create" || log.len() > times {
+                return Fault::None;
+            }
+            log.push(Instant::now());
+            if log.len() > times { Fault::None } else { Fault::Asks(seconds) }
+        });
+        let seen = Arc::new(Said::default());
+        world.watcher = seen.clone();
+        let report = world.apply(&spec).await.unwrap();
+        assert!(report.failed.is_empty(), "{report:?}");
+        let asked = asked.lock().unwrap();
+        assert_eq!(asked.len(), times + 1);
+        for pair in asked.windows(2) {
+            assert!(pair[1] - pair[0] >= Duration::from_secs(seconds), "{:?}", pair[1] - pair[0]);
+        }
+        let said = seen.0.lock().unwrap();
+        assert!(said.contains(&format!("the cloud asked to wait {seconds} s")), "{said:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_beyond_the_deadline_is_told_at_once() {
+    let mut world = World::new();
+    world.options.timeout = Duration::from_secs(60);
+    world.cloud.set_faults(|_, what| if what == "create" { Fault::Asks(75) } else { Fault::None });
+    let started = Instant::now();
+    let report = world.apply(&Spec::full()).await.unwrap();
+    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+    let trouble = &report.failed[0].1;
+    assert!(trouble.message.starts_with("the cloud takes calls again in 75 s, at "), "{trouble:?}");
+    assert!(trouble.message.contains("beyond the 1m00s that the resource may take: create: too many"), "{trouble:?}");
+    assert!(trouble.help.iter().any(|line| line.starts_with("run the same command again then")), "{trouble:?}");
+    world.settle(&Spec::full()).await;
+}
+
+/// What is being done, as it was told.
+#[derive(Default)]
+struct Said(Mutex<Vec<String>>);
+
+impl Watcher for Said {
+    fn see(&self, progress: Progress) {
+        if let Progress::Doing { what, .. } = progress {
+            self.0.lock().unwrap().push(what);
+        }
+    }
 }
 
 /// Reads that work say nothing about changes that do not: the tries are counted apart.
@@ -79,6 +138,8 @@ async fn an_update_without_effect_is_told() {
         report.failed[0].1.message.contains("accepted the change of node_count and still shows 2 in place of 9"),
         "{report:?}"
     );
+    let help = report.failed[0].1.help.join("\n");
+    assert!(help.contains("console") && help.contains("apply again"), "{help}");
     world.cloud.lock().ignores = None;
     world.settle(&Spec { nodes: 9, ..Spec::full() }).await;
 }

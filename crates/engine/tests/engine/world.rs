@@ -4,7 +4,7 @@ use crate::catalog::Fake;
 use crate::cloud::{Cloud, Fault, name_of};
 use crate::memory::{Crash, Memory, State};
 use berth_engine::handler::Trouble;
-use berth_engine::progress::Unwatched;
+use berth_engine::progress::{Unwatched, Watcher};
 use berth_engine::unit::Op;
 use berth_engine::{Interrupt, Options, Plan, Planned, Report, Request, Wanted, converge, plan};
 use berth_model::{Manifest, ResourceId};
@@ -118,6 +118,7 @@ pub struct World {
     pub cloud: Cloud,
     pub state: State,
     pub options: Options,
+    pub watcher: Arc<dyn Watcher>,
     /// Writes of the last run.
     pub writes: usize,
 }
@@ -127,12 +128,14 @@ pub type Ran = Result<Report, Vec<(ResourceId, Trouble)>>;
 
 impl World {
     pub fn new() -> Self {
-        Self { cloud: Cloud::new(), state: State::default(), options: Options::default(), writes: 0 }
+        let watcher = Arc::new(Unwatched);
+        Self { cloud: Cloud::new(), state: State::default(), options: Options::default(), watcher, writes: 0 }
     }
 
     /// The same world once more, to go on differently.
     pub fn copy(&self) -> Self {
-        Self { cloud: self.cloud.copy(), state: self.state.clone(), options: self.options.clone(), writes: 0 }
+        let (options, watcher) = (self.options.clone(), self.watcher.clone());
+        Self { cloud: self.cloud.copy(), state: self.state.clone(), options, watcher, writes: 0 }
     }
 
     pub async fn with(spec: &Spec) -> Self {
@@ -202,7 +205,7 @@ impl World {
             move || asked.lock().dead,
         );
         let fake = Fake::new(self.cloud.clone());
-        let work = converge(&fake, &memory, &Unwatched, interrupt, &self.options, &request, planned);
+        let work = converge(&fake, &memory, &*self.watcher, interrupt, &self.options, &request, planned);
         // Virtual time: a run that would never end is found by it.
         let report = tokio::time::timeout(Duration::from_secs(24 * 3600), work).await.expect("the run does not end");
         self.writes = *memory.writes.lock().unwrap();
