@@ -3,21 +3,44 @@
 use berth_engine::handler::LowerInput;
 use std::collections::BTreeMap;
 
-/// What says whose an object is. The user's own labels are merged over these.
+/// Longest value of a Kubernetes label.
+const MAX_LABEL_VALUE: usize = 63;
+
+/// What says whose an object is. The user's own labels are merged over these. Values are valid Kubernetes labels, and so
+/// also words without spaces: metadata may have any text.
 pub fn own_labels(input: &LowerInput<'_>) -> BTreeMap<String, String> {
     let prefix = input.label_prefix;
-    let mut labels = BTreeMap::from([
-        (format!("{prefix}-resource"), "true".to_owned()),
-        (format!("{prefix}-resource-name"), input.id.name.clone()),
-        (format!("{prefix}-resource-kind"), input.id.kind.clone()),
-    ]);
     let metadata = input.metadata;
-    for (name, value) in
-        [("organization", &metadata.org), ("environment", &metadata.env), ("resource-id", &metadata.id)]
-    {
-        if !value.is_empty() {
-            labels.insert(format!("{prefix}-{name}"), value.clone());
-        }
+    let values = [
+        ("resource", "true"),
+        ("resource-name", &input.id.name),
+        ("resource-kind", &input.id.kind),
+        ("organization", &metadata.org),
+        ("environment", &metadata.env),
+        ("resource-id", &metadata.id),
+    ];
+    let labels = values.into_iter().map(|(name, value)| (format!("{prefix}-{name}"), label_value(value)));
+    labels.filter(|(_, value)| !value.is_empty()).collect()
+}
+
+/// The nearest valid value of a label: letters, digits and `- _ .`, the first and the last a letter or digit.
+fn label_value(text: &str) -> String {
+    let clean = |c: char| if c.is_ascii_alphanumeric() || "_.-".contains(c) { c } else { '-' };
+    let cleaned: String = text.chars().map(clean).collect();
+    let cut: String = cleaned.trim_start_matches(['-', '_', '.']).chars().take(MAX_LABEL_VALUE).collect();
+    cut.trim_end_matches(['-', '_', '.']).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_become_valid_labels() {
+        assert_eq!(label_value("--Acme & Söhne-"), "Acme---S-hne");
+        assert_eq!(label_value("a.b_c-1"), "a.b_c-1");
+        assert_eq!(label_value(&"x".repeat(128)).len(), 63);
+        assert_eq!(label_value(&format!("{}-{}", "x".repeat(62), "y")), "x".repeat(62));
+        assert_eq!(label_value(" & "), "");
     }
-    labels
 }

@@ -8,6 +8,7 @@ mod hold;
 pub mod http;
 pub mod kube;
 mod labels;
+mod times;
 
 use async_trait::async_trait;
 use berth_engine::handler::{Catalog, Class, LowerInput, Outcome, Provider, Trouble};

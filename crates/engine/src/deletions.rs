@@ -83,7 +83,8 @@ pub(crate) async fn deletions(
             let provider: Option<Arc<dyn Provider>> = catalog.provider(&state.account).await.ok();
             let handler = provider.as_deref().and_then(|p| p.handler(&state.unit_type));
             let exists = seen.get(&state.token).is_none_or(Option::is_some);
-            typical += handler.filter(|_| exists).and_then(|h| h.typical(Op::Delete, &state.props)).unwrap_or_default();
+            typical +=
+                handler.filter(|_| exists).and_then(|h| h.typical(Op::Delete, &state.props, &[])).unwrap_or_default();
             units.push(gone(state, handler, exists, if exists { "" } else { "already gone" }));
         }
         let typical_seconds = Some(typical.as_secs()).filter(|s| *s > 0);

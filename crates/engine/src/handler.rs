@@ -1,5 +1,7 @@
 //! What a cloud gives the engine: handlers for unit types, lists, lowering, import.
 
+use crate::diff::FieldChange;
+use crate::plan::UnitPlan;
 use crate::unit::*;
 use async_trait::async_trait;
 use berth_model::ResourceId;
@@ -84,9 +86,15 @@ pub trait Handler: Send + Sync {
         None
     }
 
-    /// How long the operation usually takes.
-    fn typical(&self, _op: Op, _props: &Props) -> Typical {
+    /// How long the operation usually takes. `changes` are those of an update or replacement.
+    fn typical(&self, _op: Op, _props: &Props, _changes: &[FieldChange]) -> Typical {
         None
+    }
+
+    /// Called for an object that its resource no longer declares, before anything is changed: why it could not be deleted
+    /// although `staying`, the resource's other units, are carried out as planned.
+    async fn check_leaving(&self, _observed: &Observed, _staying: &[UnitPlan]) -> Outcome<()> {
+        Ok(())
     }
 
     /// Checks against the cloud, before anything is changed, what lowering could not know: versions and sizes on offer,

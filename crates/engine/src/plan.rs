@@ -249,7 +249,7 @@ impl Planner<'_> {
             let (planned, outputs) =
                 self.unit((provider, handler, &wanted.account), unit, props, state, observed, id).await?;
             if let Some(op) = planned.op {
-                let own = handler.typical(op, &unit.props).map_or(0, |d| d.as_secs());
+                let own = handler.typical(op, &unit.props, &planned.changes).map_or(0, |d| d.as_secs());
                 let before = unit.depends_on.iter().filter_map(|key| depth.get(key)).max().copied().unwrap_or(0);
                 depth.insert(unit.key.clone(), before + own);
                 typical = typical.max(before + own);
@@ -267,6 +267,11 @@ impl Planner<'_> {
                 true => continue,
             };
             let handler = provider.as_deref().and_then(|p| p.handler(&state.unit_type));
+            let observed = self.seen.get(&state.token).and_then(Option::as_ref);
+            if let (Some(handler), Some(observed)) = (handler, observed.filter(|_| !keys.contains(state.key.as_str())))
+            {
+                handler.check_leaving(observed, &units).await?;
+            }
             units.push(gone(state, handler, self.seen.get(&state.token).is_none_or(Option::is_some), why));
         }
 

@@ -9,6 +9,7 @@ use super::pools::short;
 use super::props::{known, maybe, put, text};
 use crate::kube::Kube;
 use async_trait::async_trait;
+use berth_engine::FieldChange;
 use berth_engine::handler::{Class, Handler, Outcome, Trouble};
 use berth_engine::unit::{Change, Field, Observed, Op, Phase, Props, Typical};
 use secrecy::ExposeSecret;
@@ -27,6 +28,7 @@ const NAME: &str = "cluster-autoscaler";
 const SECRET: &str = "berth-cluster-autoscaler";
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/kube-system/deployments";
 const OWNER_ANNOTATION: &str = "autoscaler.berth.dev/";
+const TOKEN_ANNOTATION: &str = "berth.dev/token-digest";
 const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 /// Another owner may write at the same moment; after this many times it is the engine's turn to look again.
 const WRITE_TRIES: u32 = 5;
@@ -233,6 +235,13 @@ impl AutoscalerHandler {
         })
     }
 
+    /// With a mark of the token on the pod: it reads the secret when it starts, so that another token needs another pod.
+    fn running_spec(&self, owners: &Map<String, Value>) -> Value {
+        let mut spec = deployment_spec(owners);
+        spec["template"]["metadata"]["annotations"] = json!({TOKEN_ANNOTATION: short(self.0.token.expose_secret())});
+        spec
+    }
+
     /// Writes one owner's bounds, or takes them away. Reads before every write, and a write that another overtook fails.
     async fn write(
         &self,
@@ -243,6 +252,7 @@ impl AutoscalerHandler {
         bounds: Option<&[String]>,
     ) -> Outcome<()> {
         let mut last = None;
+        let companions = companions(self.secret(region, cluster));
         for _ in 0..WRITE_TRIES {
             let present = kube.get(&deployment_path()).await?;
             if let Some(deployment) = &present {
@@ -267,8 +277,8 @@ impl AutoscalerHandler {
                 None if bounds.is_none() => return self.remove(kube).await,
                 _ if owners.is_empty() => return self.remove(kube).await,
                 None => {
-                    for (path, object) in companions(self.secret(region, cluster)) {
-                        kube.apply(&path, &object).await?;
+                    for (path, object) in &companions {
+                        kube.apply(path, object).await?;
                     }
                     let deployment = json!({
                         "apiVersion": "apps/v1",
@@ -279,12 +289,16 @@ impl AutoscalerHandler {
                             "labels": {"app": NAME, MANAGED_BY: "berth"},
                             "annotations": owners,
                         },
-                        "spec": deployment_spec(&owners),
+                        "spec": self.running_spec(&owners),
                     });
                     kube.create(DEPLOYMENTS, &deployment).await
                 }
                 Some(mut deployment) => {
-                    deployment["spec"] = deployment_spec(&owners);
+                    // The account's token may be another one by now.
+                    for (path, object) in companions.iter().filter(|(_, object)| object["kind"] == "Secret") {
+                        kube.apply(path, object).await?;
+                    }
+                    deployment["spec"] = self.running_spec(&owners);
                     let mut annotations = deployment
                         .pointer("/metadata/annotations")
                         .and_then(Value::as_object)
@@ -364,7 +378,7 @@ impl Handler for AutoscalerHandler {
         }
     }
 
-    fn typical(&self, op: Op, _: &Props) -> Typical {
+    fn typical(&self, op: Op, _: &Props, _: &[FieldChange]) -> Typical {
         matches!(op, Op::Create).then_some(Duration::from_secs(3))
     }
 

@@ -5,9 +5,11 @@ use super::api::{Cluster, ClusterBody, PoolBody, region_code};
 use super::pools::{self, Step, View};
 use super::props::{known, maybe, number, put, text, texts};
 use super::versions;
+use crate::times::{NODE_SECONDS, UPGRADE_SECONDS, nodes_between};
 use async_trait::async_trait;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use berth_engine::FieldChange;
 use berth_engine::handler::{Class, Handler, Outcome, Trouble};
 use berth_engine::unit::{Change, Field, Observed, Op, Phase, Props, Readiness, Typical};
 use secrecy::SecretString;
@@ -104,8 +106,20 @@ fn phase(cluster: &Cluster, default: &[&View<'_>], leaving: bool) -> Phase {
     }
 }
 
-/// Tags and labels that Berth itself writes do not count as a difference: an imported object has none of them.
-pub fn without_own(items: impl IntoIterator<Item = String>, own: &[String]) -> BTreeSet<String> {
+/// Whether tags or labels are as desired. Those that Berth itself writes count only where they say that the object is this
+/// very resource's: an imported object has none of them, or another's.
+pub fn same_words(desired: Vec<String>, observed: Vec<String>, own: &[String]) -> bool {
+    if let [_, name, kind, ..] = own {
+        let mut marks = desired.iter().filter(|item| item.starts_with(name) || item.starts_with(kind));
+        let mut written = desired.iter().filter(|item| own.iter().any(|beginning| item.starts_with(beginning)));
+        if marks.all(|item| observed.contains(item)) && !written.all(|item| observed.contains(item)) {
+            return false;
+        }
+    }
+    without_own(desired, own) == without_own(observed, own)
+}
+
+fn without_own(items: impl IntoIterator<Item = String>, own: &[String]) -> BTreeSet<String> {
     items.into_iter().filter(|item| !own.iter().any(|prefix| item.starts_with(prefix))).collect()
 }
 
@@ -113,6 +127,7 @@ pub fn without_own(items: impl IntoIterator<Item = String>, own: &[String]) -> B
 pub fn own_beginnings<'a>(items: impl IntoIterator<Item = &'a str>, separator: &str) -> Vec<String> {
     let marker = format!("-resource{separator}true");
     let Some(prefix) = items.into_iter().find_map(|item| item.strip_suffix(&marker)) else { return Vec::new() };
+    // Name and kind stand where `same_words` looks for them.
     ["resource", "resource-name", "resource-kind", "resource-id", "organization", "environment"]
         .iter()
         .map(|name| format!("{prefix}-{name}{separator}"))
@@ -211,7 +226,7 @@ impl Handler for ClusterHandler {
             "tags" => {
                 let desired = strings(desired);
                 let own = own_beginnings(desired.iter().map(String::as_str), ":");
-                without_own(desired, &own) == without_own(strings(observed), &own)
+                same_words(desired, strings(observed), &own)
             }
             // Installed applications are never taken away: Civo cannot, and they hold data.
             "applications" => {
@@ -229,14 +244,20 @@ impl Handler for ClusterHandler {
         })
     }
 
-    fn typical(&self, op: Op, props: &Props) -> Typical {
-        match op {
-            Op::Create | Op::Replace => Some(Duration::from_secs(105)),
-            Op::Update if props.contains_key("kubernetes_version") => Some(Duration::from_secs(240)),
-            Op::Update => Some(Duration::from_secs(60)),
-            Op::Delete => Some(Duration::from_secs(75)),
-            Op::Adopt => None,
-        }
+    fn typical(&self, op: Op, props: &Props, changes: &[FieldChange]) -> Typical {
+        let nodes = u64::from(number(props, COUNT).unwrap_or(1));
+        let takes = |change: &FieldChange| match change.field.as_str() {
+            "kubernetes_version" => UPGRADE_SECONDS,
+            COUNT => NODE_SECONDS * nodes_between(change),
+            SIZE => NODE_SECONDS * (nodes + 1),
+            _ => 5,
+        };
+        Some(Duration::from_secs(match op {
+            Op::Create | Op::Replace => 105,
+            Op::Update => changes.iter().map(takes).sum(),
+            Op::Delete => 75,
+            Op::Adopt => return None,
+        }))
     }
 
     async fn check(&self, mut desired: Props, observed: Option<&Observed>) -> Outcome<Props> {
@@ -432,5 +453,25 @@ impl Handler for ClusterHandler {
                 "Civo usually needs 2 minutes, at most 10".into(),
             ]
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_tags_count_where_they_are_this_resources() {
+        let words = |items: &[&str]| items.iter().map(|item| (*item).to_owned()).collect::<Vec<_>>();
+        let own = ["p-resource:true", "p-resource-name:shop", "p-resource-kind:K", "p-resource-id:2"];
+        let desired = words(&[&own[..], &["web"]].concat());
+        let beginnings = own_beginnings(desired.iter().map(String::as_str), ":");
+        let same = |observed: &[&str]| same_words(desired.clone(), words(observed), &beginnings);
+        assert!(same(&[&own[..], &["web"]].concat()));
+        assert!(same(&["web"]), "imported, without any");
+        assert!(same(&["web", "p-resource:true", "p-resource-name:other", "p-resource-kind:K"]), "another resource's");
+        assert!(!same(&["web", "p-resource:true", "p-resource-name:shop", "p-resource-kind:K", "p-resource-id:1"]));
+        assert!(!same(&["web", "p-resource:true", "p-resource-name:shop", "p-resource-kind:K"]));
+        assert!(!same(&own), "the user's own always count");
     }
 }

@@ -8,6 +8,7 @@ use super::rules::{Rule, lines};
 use async_trait::async_trait;
 use berth_engine::handler::{Handler, Outcome, Trouble};
 use berth_engine::unit::{Change, Field, Observed, Op, Phase, Props, Typical};
+use berth_engine::{FieldChange, UnitPlan};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,7 +53,7 @@ impl Handler for FirewallHandler {
         FIELDS
     }
 
-    fn typical(&self, op: Op, _: &Props) -> Typical {
+    fn typical(&self, op: Op, _: &Props, _: &[FieldChange]) -> Typical {
         matches!(op, Op::Create | Op::Replace).then_some(Duration::from_secs(1))
     }
 
@@ -62,6 +63,27 @@ impl Handler for FirewallHandler {
             self.0.offers.check_region(&self.0.api, text(&desired, "region")?, false).await?;
         }
         Ok(desired)
+    }
+
+    /// A cluster's own firewall cannot go while the cluster uses it, and Civo's clusters are never without one.
+    async fn check_leaving(&self, observed: &Observed, staying: &[UnitPlan]) -> Outcome<()> {
+        let moves = |unit: &UnitPlan| {
+            unit.op == Some(Op::Replace)
+                || unit.op == Some(Op::Create)
+                || unit.changes.iter().any(|c| c.field == "firewall")
+        };
+        if staying.iter().any(|unit| unit.unit_type == "civo.cluster" && moves(unit)) {
+            return Ok(());
+        }
+        let region = text(&observed.props, "region")?;
+        let users = self.0.clusters_that(region, |cluster| cluster.firewall_id == observed.id).await?;
+        if users.is_empty() {
+            return Ok(());
+        }
+        let (name, users) = (text(&observed.props, "name")?, users.join(", "));
+        Err(Trouble::refused(format!("the firewall `{name}` that apiAllowedCidrs made cannot go: {users} uses it"))
+            .help("to open the API to everyone, set apiAllowedCidrs: [0.0.0.0/0]")
+            .help("to put another firewall in its place, name it in spec.firewall"))
     }
 
     /// Civo shows single firewalls only in its list.

@@ -4,6 +4,7 @@ use super::Shared;
 use super::api::{Network, NewNetwork, region_code};
 use super::props::{maybe, put, text};
 use async_trait::async_trait;
+use berth_engine::FieldChange;
 use berth_engine::handler::{Handler, Outcome, Trouble};
 use berth_engine::unit::{Change, Field, Observed, Op, Phase, Props, Typical};
 use serde_json::Value;
@@ -42,7 +43,7 @@ impl Handler for NetworkHandler {
         FIELDS
     }
 
-    fn typical(&self, op: Op, _: &Props) -> Typical {
+    fn typical(&self, op: Op, _: &Props, _: &[FieldChange]) -> Typical {
         match op {
             Op::Create | Op::Replace | Op::Delete => Some(Duration::from_secs(8)),
             _ => None,

@@ -3,10 +3,12 @@
 
 use super::Shared;
 use super::api::{Cluster, PoolBody, region_code};
-use super::cluster::{own_beginnings, without_own};
+use super::cluster::{own_beginnings, same_words};
 use super::pools::{self, View};
 use super::props::{known, maybe, number, put, text};
+use crate::times::{NODE_SECONDS, nodes_between};
 use async_trait::async_trait;
+use berth_engine::FieldChange;
 use berth_engine::handler::{Handler, Outcome, Trouble};
 use berth_engine::unit::{Change, Field, Observed, Op, Phase, Props, Typical};
 use serde_json::{Value, json};
@@ -101,16 +103,21 @@ impl Handler for PoolHandler {
         };
         let desired = pairs(desired);
         let own = own_beginnings(desired.iter().map(String::as_str), "=");
-        without_own(desired, &own) == without_own(pairs(observed), &own)
+        same_words(desired, pairs(observed), &own)
     }
 
-    fn typical(&self, op: Op, _: &Props) -> Typical {
-        match op {
-            Op::Create | Op::Update => Some(Duration::from_secs(75)),
-            Op::Replace => Some(Duration::from_secs(120)),
-            Op::Delete => Some(Duration::from_secs(30)),
-            Op::Adopt => None,
-        }
+    fn typical(&self, op: Op, _: &Props, changes: &[FieldChange]) -> Typical {
+        let takes = |change: &FieldChange| match change.field.as_str() {
+            "node_count" => NODE_SECONDS * nodes_between(change),
+            _ => 5,
+        };
+        Some(Duration::from_secs(match op {
+            Op::Create => 75,
+            Op::Update => changes.iter().map(takes).sum(),
+            Op::Replace => 120,
+            Op::Delete => 30,
+            Op::Adopt => return None,
+        }))
     }
 
     async fn check(&self, mut desired: Props, observed: Option<&Observed>) -> Outcome<Props> {

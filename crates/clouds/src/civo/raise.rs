@@ -8,7 +8,7 @@ use super::rules::Rule;
 use super::{MAX_PAGES, Shared};
 use berth_engine::handler::{Class, Outcome, Raised, Trouble};
 use serde_json::{Map, Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 /// Regions that the kinds know.
 const REGIONS: [&str; 6] = ["lon1", "lon2", "fra1", "nyc1", "phx1", "mum1"];
@@ -60,26 +60,49 @@ pub async fn one(shared: &Shared, kind: &str, id: &str, region: &str) -> Outcome
 }
 
 /// Everything that a manifest can describe. Objects whose names no manifest could have are left out; others refer to them
-/// by id.
+/// by id. So is what Civo itself makes in every region, a default network and its firewalls, where nothing uses it.
 pub async fn all(shared: &Shared) -> Outcome<Vec<Raised>> {
     let mut raised = Vec::new();
     for region in regions(shared).await? {
-        let networks = shared.networks(&region).await?;
-        raised.extend(networks.iter().filter(|n| is_label(&n.label)).map(|n| network(n, &region)));
-        for found in shared.firewalls(&region).await?.iter().filter(|f| is_label(&f.name)) {
-            let found = shared.with_rules(&region, found.clone()).await?;
-            raised.push(firewall(&found, &region));
-        }
+        let mut clusters = Vec::new();
         for number in 1..=MAX_PAGES {
             let page = shared.api.clusters(&region, number).await?;
-            let there = page.items.iter().filter(|c| is_label(&c.name) && !c.status.eq_ignore_ascii_case("deleting"));
-            raised.extend(there.map(|c| cluster(c, &region)));
+            let there = page.items.into_iter();
+            clusters.extend(there.filter(|c| is_label(&c.name) && !c.status.eq_ignore_ascii_case("deleting")));
             if number >= page.pages {
                 break;
             }
         }
+        let networks = shared.networks(&region).await?;
+        let guards: HashSet<&str> = clusters.iter().map(|c| c.firewall_id.as_str()).collect();
+        let all_firewalls = shared.firewalls(&region).await?;
+        let firewalls: Vec<&Firewall> = all_firewalls
+            .iter()
+            .filter(|f| is_label(&f.name) && (guards.contains(f.id.as_str()) || !is_automatic(f, &networks)))
+            .collect();
+        let used: HashSet<&str> = clusters
+            .iter()
+            .map(|c| c.network_id.as_str())
+            .chain(firewalls.iter().map(|f| f.network_id.as_str()))
+            .collect();
+        let kept = networks.iter().filter(|n| is_label(&n.label) && (!n.default || used.contains(n.id.as_str())));
+        raised.extend(kept.map(|n| network(n, &region)));
+        for found in firewalls {
+            let found = shared.with_rules(&region, found.clone()).await?;
+            raised.push(firewall(&found, &region));
+        }
+        raised.extend(clusters.iter().map(|c| cluster(c, &region)));
     }
     Ok(raised)
+}
+
+/// Whether Civo made a firewall together with a default network: it names it after the network.
+fn is_automatic(firewall: &Firewall, networks: &[Network]) -> bool {
+    let network = networks.iter().find(|n| n.default && n.id == firewall.network_id);
+    network.is_some_and(|network| {
+        let own = format!("default-{}", network.label.to_ascii_lowercase());
+        firewall.name == "default" || firewall.name == own || firewall.name.starts_with(&format!("{own}-"))
+    })
 }
 
 async fn regions(shared: &Shared) -> Outcome<Vec<String>> {

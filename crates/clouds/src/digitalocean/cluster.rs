@@ -6,9 +6,11 @@ use super::roll::{self, Step};
 use super::wire::{Cluster, ClusterCreate, ClusterUpdate, Firewall, NodePool, PoolChange};
 use super::words::{cluster_overdue, taken};
 use super::{kube_api, offers, version};
+use crate::times::{NODE_SECONDS, UPGRADE_SECONDS, nodes_between};
 use async_trait::async_trait;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use berth_engine::FieldChange;
 use berth_engine::handler::{Class, Handler, Outcome, Trouble};
 use berth_engine::unit::{Change, Field, Observed, Op, Phase, Props, Readiness, Typical};
 use secrecy::{ExposeSecret, SecretString};
@@ -138,12 +140,18 @@ impl Handler for ClusterHandler {
         }
     }
 
-    fn typical(&self, op: Op, props: &Props) -> Typical {
-        let pool_nodes = number(props, "default_node_pool.node_count").unwrap_or(1);
+    fn typical(&self, op: Op, props: &Props, changes: &[FieldChange]) -> Typical {
+        let nodes = u64::from(number(props, "default_node_pool.node_count").unwrap_or(1));
+        let takes = |change: &FieldChange| match change.field.as_str() {
+            "kubernetes_version" => UPGRADE_SECONDS,
+            "default_node_pool.node_count" => NODE_SECONDS * nodes_between(change),
+            "default_node_pool.size" => NODE_SECONDS * (nodes + 1),
+            _ => 10,
+        };
         Some(Duration::from_secs(match op {
             Op::Create => 390,
             Op::Replace => 450,
-            Op::Update => 150 + 10 * u64::from(pool_nodes.min(100)),
+            Op::Update => changes.iter().map(takes).sum(),
             Op::Delete => 60,
             Op::Adopt => 5,
         }))

@@ -20,8 +20,6 @@ pub const INHERITED_TAGS: &str = "inherited_tags";
 /// `cloud` where Berth cannot reach the API server; not compared.
 pub const READY_GATE: &str = "ready_gate";
 
-/// Longest value of a Kubernetes label.
-const MAX_LABEL_VALUE: usize = 63;
 /// Longest tag.
 const MAX_TAG: usize = 255;
 
@@ -117,22 +115,15 @@ pub fn desired_tags(own: &BTreeMap<String, String>, given: &[String]) -> (Value,
 /// Splits labels into the user's and Berth's. A user's label with a key of Berth's takes its place.
 pub fn desired_labels(own: &BTreeMap<String, String>, given: &BTreeMap<String, String>) -> (Value, Value) {
     let (taken, rest): (Vec<_>, Vec<_>) = given.iter().partition(|(key, _)| own.contains_key(*key));
-    let mut own: BTreeMap<String, String> = own.iter().map(|(key, value)| (key.clone(), label_value(value))).collect();
+    let mut own = own.clone();
     own.extend(taken.into_iter().map(|(key, value)| (key.clone(), value.clone())));
     (json!(rest.into_iter().collect::<BTreeMap<_, _>>()), json!(own))
 }
 
-/// DigitalOcean's tags have letters, digits and `: _ -`; a resource's id or organisation may have any sign.
+/// DigitalOcean's tags have letters, digits and `: _ -`; labels may have dots too.
 fn tag(key: &str, value: &str) -> String {
     let clean = |c: char| if c.is_ascii_alphanumeric() || ":_-".contains(c) { c } else { '-' };
     format!("{key}:{value}").chars().map(clean).take(MAX_TAG).collect()
-}
-
-fn label_value(value: &str) -> String {
-    let clean = |c: char| if c.is_ascii_alphanumeric() || "_.-".contains(c) { c } else { '-' };
-    let cleaned: String = value.chars().map(clean).collect();
-    let cut: String = cleaned.trim_start_matches(['-', '_', '.']).chars().take(MAX_LABEL_VALUE).collect();
-    cut.trim_end_matches(['-', '_', '.']).to_owned()
 }
 
 /// All tags to send: the user's, Berth's, and those of others that are on it already.
@@ -223,7 +214,7 @@ mod tests {
 
     fn own() -> BTreeMap<String, String> {
         let pairs =
-            [("p-resource", "true"), ("p-resource-name", "blog"), ("p-resource-kind", "K"), ("p-environment", "a b")];
+            [("p-resource", "true"), ("p-resource-name", "blog"), ("p-resource-kind", "K"), ("p-environment", "a.b")];
         pairs.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
     }
 
@@ -247,7 +238,7 @@ mod tests {
         let (labels, mine) = desired_labels(&own(), &given);
         assert_eq!(labels, json!({"tier": "db"}));
         assert_eq!(mine["p-resource-name"], "mine");
-        assert_eq!(mine["p-environment"], "a-b");
+        assert_eq!(mine["p-environment"], "a.b");
         let props: Props = serde_json::from_value(json!({"labels": labels, OWN_LABELS: mine})).unwrap();
         let sent = labels_to_send(&props);
         assert_eq!(sent.len(), 5);
@@ -256,10 +247,8 @@ mod tests {
     }
 
     #[test]
-    fn values_become_valid_labels_and_tags() {
-        assert_eq!(label_value("--Acme & Söhne-"), "Acme---S-hne");
-        assert_eq!(label_value(&"x".repeat(100)).len(), 63);
-        assert_eq!(tag("p-organization", "Acme & Co"), "p-organization:Acme---Co");
+    fn values_become_valid_tags() {
+        assert_eq!(tag("p-organization", "acme.co"), "p-organization:acme-co");
     }
 
     #[test]

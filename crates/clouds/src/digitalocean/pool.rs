@@ -5,7 +5,9 @@ use super::normal::*;
 use super::wire::{Cluster, NodePool, PoolChange};
 use super::words::{pool_overdue, taken};
 use super::{kube_api, offers, roll};
+use crate::times::{NODE_SECONDS, nodes_between};
 use async_trait::async_trait;
+use berth_engine::FieldChange;
 use berth_engine::handler::{Class, Handler, Outcome, Trouble};
 use berth_engine::unit::{Change, Field, Observed, Op, Phase, Props, Typical};
 use berth_model::UNKNOWN;
@@ -94,9 +96,14 @@ impl Handler for PoolHandler {
         }
     }
 
-    fn typical(&self, op: Op, _props: &Props) -> Typical {
+    fn typical(&self, op: Op, _props: &Props, changes: &[FieldChange]) -> Typical {
+        let takes = |change: &FieldChange| match change.field.as_str() {
+            "node_count" => NODE_SECONDS * nodes_between(change),
+            _ => 10,
+        };
         Some(Duration::from_secs(match op {
-            Op::Create | Op::Update => 150,
+            Op::Create => 150,
+            Op::Update => changes.iter().map(takes).sum(),
             Op::Replace => 240,
             Op::Delete => 60,
             Op::Adopt => 5,

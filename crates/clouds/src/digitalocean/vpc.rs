@@ -5,6 +5,7 @@ use super::normal::{flag, text};
 use super::wire::{Vpc, VpcCreate, VpcUpdate};
 use super::words::taken;
 use async_trait::async_trait;
+use berth_engine::FieldChange;
 use berth_engine::handler::{Class, Handler, Outcome, Trouble};
 use berth_engine::unit::{Change, Field, Observed, Op, Phase, Props, Typical};
 use serde_json::json;
@@ -40,7 +41,7 @@ impl Handler for VpcHandler {
         FIELDS
     }
 
-    fn typical(&self, _op: Op, _props: &Props) -> Typical {
+    fn typical(&self, _op: Op, _props: &Props, _changes: &[FieldChange]) -> Typical {
         Some(Duration::from_secs(3))
     }
 

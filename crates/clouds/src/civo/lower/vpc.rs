@@ -15,7 +15,7 @@ pub fn lower(input: &LowerInput<'_>) -> Result<Lowered, Trouble> {
     put(&mut props, "network_name", spec.network_name);
     put(&mut props, "region", region.as_str());
     put(&mut props, "ip_range_cidr", spec.ip_range_cidr);
-    // Civo can make a network the default one, and not make it an ordinary one again: only `true` is asked for.
+    // Civo chooses the default network. `true` fits only the one that is it already: an imported one.
     if spec.is_default_for_region {
         put(&mut props, "is_default_for_region", true);
     }

@@ -49,6 +49,35 @@ async fn clusters_and_pools_come_by_pages() {
 }
 
 #[tokio::test]
+async fn what_civo_makes_by_itself_is_imported_only_where_it_is_used() {
+    let world = World::at(Speed::Instant).await;
+    let names = async || -> Vec<String> {
+        let raised = world.cloud.raise_all().await.unwrap();
+        raised.iter().map(|found| format!("{}/{}", found.kind, found.name)).collect()
+    };
+    let empty: Vec<String> = Vec::new();
+    assert_eq!(names().await, empty);
+
+    // A cluster in the default network brings along the network and the firewall that Civo made for it.
+    let networks = world.cloud.list("civo.networks", "fra1", 1).await.unwrap().items;
+    let default = networks.iter().find(|n| n.observed.props["is_default_for_region"] == true).unwrap();
+    let (unit, id) = world.cluster(&default.observed.id).await;
+    let found = names().await;
+    assert_eq!(found.len(), 3, "{found:?}");
+    for kind in ["CivoVpc/default", "CivoFirewall/default-", "CivoKubernetesCluster/shop-k8s"] {
+        assert!(found.iter().any(|name| name.starts_with(kind)), "{kind}: {found:?}");
+    }
+
+    // Nobody uses them any more; a user's own firewall keeps the network.
+    world.remove(&unit, &id, false).await;
+    assert_eq!(names().await, empty);
+    let fw = format!("name: shop-fw\nregion: fra1\nnetworkId: {{value: {}}}\n", default.observed.id);
+    let mut fw = lowered(&manifest("CivoFirewall", "fw", &fw), &[]).unwrap().units.remove(0);
+    world.make(&mut fw, TOKEN).await;
+    assert_eq!(names().await, ["CivoVpc/default", "CivoFirewall/shop-fw"]);
+}
+
+#[tokio::test]
 async fn what_is_imported_plans_empty() {
     let world = World::at(Speed::Instant).await;
     let (_, network) = world.network().await;

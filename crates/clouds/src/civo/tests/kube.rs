@@ -80,6 +80,14 @@ fn arguments(deployment: &Value) -> Vec<String> {
     command.iter().filter_map(Value::as_str).filter(|a| a.starts_with("--nodes=")).map(str::to_owned).collect()
 }
 
+/// A server keeps `data`; the sandbox may show what was written.
+fn api_key(secret: &Value) -> Vec<u8> {
+    match secret.pointer("/data/api-key").and_then(Value::as_str) {
+        Some(encoded) => STANDARD.decode(encoded).unwrap(),
+        None => secret.pointer("/stringData/api-key").and_then(Value::as_str).unwrap().as_bytes().to_vec(),
+    }
+}
+
 #[tokio::test]
 async fn owners_share_one_autoscaler() {
     let world = World::new().await;
@@ -113,12 +121,22 @@ async fn owners_share_one_autoscaler() {
         assert_eq!(diff(world.handler("civo.autoscaler"), &unit.props, &seen), vec![]);
     }
     let secret = kube.get("/api/v1/namespaces/kube-system/secrets/berth-cluster-autoscaler").await.unwrap().unwrap();
-    let key = secret.pointer("/data/api-key").and_then(Value::as_str).map(|k| STANDARD.decode(k).unwrap());
-    assert_eq!(
-        key.as_deref().or(secret.pointer("/stringData/api-key").and_then(Value::as_str).map(str::as_bytes)),
-        Some(&b"any-token"[..])
-    );
+    assert_eq!(api_key(&secret), b"any-token");
     assert!(!json!(first.props).to_string().contains("any-token"));
+
+    // A token that was replaced comes along with the next write, and with another pod that reads it.
+    let digest = |deployment: &Value| deployment["spec"]["template"]["metadata"]["annotations"].clone();
+    let before = digest(&deployment);
+    let mut credentials = crate::Credentials::new("civo", "newer-token");
+    credentials.api_url = Some(world.sandbox.civo_url());
+    let rotated = crate::connect(&credentials).unwrap();
+    let handler = rotated.handler("civo.autoscaler").unwrap();
+    let seen = world.look(&first, &one).await.unwrap();
+    first.props.insert("pools".into(), json!([{"pool": "one-1", "min": 2, "max": 6}]));
+    handler.update(&seen, &first.props, &["pools"]).await.unwrap();
+    let secret = kube.get("/api/v1/namespaces/kube-system/secrets/berth-cluster-autoscaler").await.unwrap().unwrap();
+    assert_eq!(api_key(&secret), b"newer-token");
+    assert_ne!(digest(&kube.get(DEPLOYMENT).await.unwrap().unwrap()), before);
 
     first.props.insert("pools".into(), json!([{"pool": "one-1", "min": 2, "max": 7}]));
     world.settle(&first, &one).await;

@@ -2,9 +2,9 @@
 
 use super::lower::{lowered, manifest};
 use crate::{Credentials, connect};
-use berth_engine::diff;
 use berth_engine::handler::{Class, Handler, Outcome, Provider};
-use berth_engine::unit::{Observed, Phase, Props, Readiness, Unit};
+use berth_engine::unit::{Observed, Op, Phase, Props, Readiness, Unit};
+use berth_engine::{FieldChange, Takes, UnitPlan, diff};
 use berth_sandbox::{CloudName, Config, Sandbox, Speed};
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -462,6 +462,21 @@ pub async fn make_all(world: &World, units: Vec<Unit>) -> Vec<(Unit, String)> {
 }
 
 #[tokio::test]
+async fn expected_times_follow_what_changes() {
+    let world = World::new().await;
+    let unit = cluster_unit("net-1", "g4s.kube.small", 3, "1.30.5");
+    let seconds = |field: &str, from: Value, to: Value| {
+        let change = FieldChange { field: field.into(), from, to, takes: Takes::InPlace };
+        world.handler(CLUSTER).typical(Op::Update, &unit.props, &[change]).unwrap().as_secs()
+    };
+    assert_eq!(seconds("default_node_pool.node_count", json!(2), json!(3)), 60);
+    assert_eq!(seconds("default_node_pool.node_count", json!(5), json!(2)), 180);
+    let upgrade = seconds("kubernetes_version", json!("1.29.0-k3s1"), json!("1.30.5-k3s1"));
+    assert!((300..=600).contains(&upgrade), "{upgrade}");
+    assert!(seconds("tags", json!([]), json!(["web"])) < 60);
+}
+
+#[tokio::test]
 async fn a_restricted_cluster_has_a_firewall_of_its_own() {
     let world = World::new().await;
     let (_, network) = world.network().await;
@@ -473,6 +488,17 @@ async fn a_restricted_cluster_has_a_firewall_of_its_own() {
     let made = make_all(&world, units).await;
     let seen = world.look(&made[1].0, &made[1].1).await.unwrap();
     assert_eq!(text(&seen.props, "firewall"), made[0].1);
+    let own = world.look(&made[0].0, &made[0].1).await.unwrap();
+    let refused = world.handler(FIREWALL).check_leaving(&own, &[]).await.unwrap_err();
+    assert_eq!(refused.message, "the firewall `shop-k8s-api` that apiAllowedCidrs made cannot go: shop-k8s uses it");
+    assert!(refused.help.iter().any(|line| line.contains("apiAllowedCidrs: [0.0.0.0/0]")), "{:?}", refused.help);
+    // The same plan gives the cluster another firewall.
+    let moving: UnitPlan = serde_json::from_value(json!({
+        "key": "cluster", "unit_type": CLUSTER, "op": "update",
+        "changes": [{"field": "firewall", "from": made[0].1, "to": "another", "takes": "in_place"}],
+    }))
+    .unwrap();
+    world.handler(FIREWALL).check_leaving(&own, &[moving]).await.unwrap();
     let trouble = {
         let seen = world.look(&made[0].0, &made[0].1).await.unwrap();
         world.handler(FIREWALL).delete(&seen, &made[0].0.props, false).await.unwrap_err()

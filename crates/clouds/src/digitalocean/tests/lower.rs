@@ -118,6 +118,29 @@ fn pools() {
 }
 
 #[test]
+fn odd_metadata_becomes_valid_labels_and_tags() {
+    let odd = |kind, spec| {
+        let mut given = Given::new(kind, "blog", spec);
+        given.metadata.org = "Acme & Söhne Ltd.".into();
+        given.metadata.env = " prod.eu ".into();
+        given.metadata.id = "x".repeat(128);
+        given.lower().unwrap().units.remove(0).props
+    };
+    let pool = json!({"nodePoolName": "p", "cluster": {"value": "c"}, "size": "s", "nodeCount": 1});
+    let labels = &odd("DigitalOceanKubernetesNodePool", pool)["own_labels"];
+    assert_eq!(labels["planton-organization"], "Acme---S-hne-Ltd");
+    assert_eq!(labels["planton-environment"], "prod.eu");
+    assert_eq!(labels["planton-resource-id"], json!("x".repeat(63)));
+    let cluster = json!({"clusterName": "c", "region": "fra1", "kubernetesVersion": "1.33.1", "vpc": {"value": "v"},
+        "defaultNodePool": {"size": "s", "nodeCount": 1}});
+    let props = odd("DigitalOceanKubernetesCluster", cluster);
+    let tags: Vec<&str> = props["own_tags"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    let is_valid = |tag: &&str| tag.chars().all(|c| c.is_ascii_alphanumeric() || ":_-".contains(c));
+    assert!(tags.iter().all(is_valid), "{tags:?}");
+    assert!(tags.contains(&"planton-environment:prod-eu"), "{tags:?}");
+}
+
+#[test]
 fn lists_in_any_order_lower_to_the_same() {
     let spec = |tags: Value, taints: Value| json!({"nodePoolName": "batch", "cluster": {"value": "c"}, "size": "s", "nodeCount": 2, "tags": tags, "taints": taints});
     let a = json!({"key": "a", "effect": "NoSchedule"});
