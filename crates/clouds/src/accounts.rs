@@ -145,8 +145,11 @@ impl Accounts {
             }
             return Ok(Choice { name: name_of(account), region: entry.region.clone() });
         }
-        let fits = |account: &ResourceId, entry: &Entry| entry.provider == provider && account.org == org && account.env == env;
-        let mut own: Vec<&ResourceId> = self.by_id.iter().filter(|(id, entry)| fits(id, entry)).map(|(id, _)| id).collect();
+        let fits = |account: &ResourceId, entry: &Entry| {
+            entry.provider == provider && account.org == org && account.env == env
+        };
+        let mut own: Vec<&ResourceId> =
+            self.by_id.iter().filter(|(id, entry)| fits(id, entry)).map(|(id, _)| id).collect();
         own.sort();
         match own.as_slice() {
             _ if self.given.as_deref() == Some(provider) => {}
