@@ -93,6 +93,13 @@ pub enum Threads {
     Two,
 }
 
+impl Threads {
+    /// For work in clouds: waiting for answers needs one thread, and serving them beside it another.
+    pub fn beside(sandbox: &crate::sandbox::SandboxArgs) -> Self {
+        if sandbox.sandbox { Threads::Two } else { Threads::One }
+    }
+}
+
 /// Runs a command's asynchronous part.
 pub fn block_on<T>(threads: Threads, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let mut builder = match threads {

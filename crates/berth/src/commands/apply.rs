@@ -55,7 +55,7 @@ pub fn run(args: Args) -> Outcome {
         Ok(from) => from,
         Err(exit) => return Ok(exit),
     };
-    block_on(Threads::Two, apply(args, from))
+    block_on(Threads::beside(&args.workspace.sandbox), apply(args, from))
 }
 
 /// Everything that is wrong with the input is said before a state is opened.

@@ -61,7 +61,7 @@ pub fn run(args: Args) -> Outcome {
         let loaded = loaded.narrow(&args.scope)?;
         What::Ids(loaded.manifests.into_iter().map(|m| m.id).collect())
     };
-    block_on(Threads::Two, async {
+    block_on(Threads::beside(&args.workspace.sandbox), async {
         let workspace = Workspace::open_existing(&args.workspace).await?;
         let result = delete(&args, &workspace, what).await;
         workspace.close().await;

@@ -48,7 +48,7 @@ pub struct Args {
 
 pub fn run(args: Args) -> Outcome {
     // One thread is cheaper; simulated clouds inside this process need another.
-    let threads = if args.workspace.sandbox.sandbox { Threads::Two } else { Threads::One };
+    let threads = Threads::beside(&args.workspace.sandbox);
     block_on(threads, async {
         let workspace = Workspace::open_existing(&args.workspace).await?;
         let result = check(&args, &workspace).await;

@@ -73,7 +73,7 @@ pub fn run(args: Args) -> Outcome {
         return Err(Failure::new("the imported resource needs a name")
             .help("write Kind/name, such as CivoKubernetesCluster/shop"));
     }
-    block_on(Threads::Two, async {
+    block_on(Threads::beside(&args.workspace.sandbox), async {
         let workspace = Workspace::open(&args.workspace).await?;
         let result = import(&args, &workspace, address).await;
         workspace.close().await;

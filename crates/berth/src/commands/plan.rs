@@ -39,7 +39,7 @@ pub fn run(args: Args) -> Outcome {
     }
     loaded.print();
     let manifests: Vec<Arc<Manifest>> = loaded.manifests.into_iter().map(Arc::new).collect();
-    block_on(Threads::Two, async {
+    block_on(Threads::beside(&args.workspace.sandbox), async {
         let workspace = Workspace::open(&args.workspace).await?;
         let result = plan(&args, &workspace, &manifests).await;
         workspace.close().await;

@@ -48,7 +48,7 @@ struct News {
 }
 
 pub fn run(args: Args) -> Outcome {
-    let threads = if args.workspace.sandbox.sandbox { Threads::Two } else { Threads::One };
+    let threads = Threads::beside(&args.workspace.sandbox);
     block_on(threads, async {
         let workspace = Workspace::open_existing(&args.workspace).await?;
         let result = refresh(&args, &workspace).await;

@@ -49,7 +49,7 @@ pub struct Args {
 
 pub fn run(args: Args) -> Outcome {
     let addresses = stored::addresses(&args.what, &args.scope)?;
-    block_on(Threads::Two, async {
+    block_on(Threads::beside(&args.workspace.sandbox), async {
         let workspace = Workspace::open_existing(&args.workspace).await?;
         let result = match args.until {
             For::Ready => ready(&args, &workspace, &addresses).await,
