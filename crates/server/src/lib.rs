@@ -1,0 +1,18 @@
+//! The control plane: the API, the controller, the task manager, and the workers that carry tasks out.
+//!
+//! Servers keep nothing that is not in the store; any number of them may share one. Workers need no database.
+
+/// Message types and services generated from `proto/berth/api`.
+#[allow(clippy::all, rustdoc::all)]
+pub mod pb {
+    include!(concat!(env!("OUT_DIR"), "/api.rs"));
+    pub use berth::api::v1::*;
+}
+
+/// The descriptors of the API, with options and comments.
+pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/api.bin"));
+
+mod debug;
+pub mod fault;
+
+pub use fault::{Code, Fault};
