@@ -5,10 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 /// A crate, and what it must not reach by its normal dependencies, directly or through others.
-const FORBIDDEN: [(&str, &[&str]); 3] = [
+const FORBIDDEN: [(&str, &[&str]); 5] = [
     ("berth-model", &["tokio", "sqlx", "sqlx-core", "reqwest", "hyper", "rusqlite"]),
     ("berth-engine", &["sqlx", "sqlx-core", "reqwest", "hyper", "axum", "rusqlite"]),
-    ("berth-sandbox", &["berth-engine", "berth-clouds", "berth-store"]),
+    ("berth-sandbox", &["berth-engine", "berth-clouds", "berth-store", "berth-server"]),
+    ("berth-store", &["berth-clouds", "berth-server", "reqwest", "axum", "tonic"]),
+    ("berth-clouds", &["berth-store", "berth-server", "sqlx", "sqlx-core"]),
 ];
 
 /// Every package with the packages that it depends on in a normal build.
