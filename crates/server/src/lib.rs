@@ -12,6 +12,7 @@ pub mod pb {
 /// The descriptors of the API, with options and comments.
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/api.bin"));
 
+pub mod client;
 mod debug;
 pub mod fault;
 
