@@ -4,6 +4,7 @@
 //! Anyone may read at any time. Writing needs a [`Run`]: an exclusive lock, and a fence that each write checks in its own
 //! transaction. Every write is on disk before its call returns. Secrets are sealed before they reach the database.
 
+mod control;
 mod db;
 mod error;
 mod files;
@@ -19,6 +20,8 @@ mod sql;
 mod store;
 mod writer;
 
+pub use control::types::*;
+pub use control::{Control, LIST_MAX, REVISIONS_KEPT};
 pub use error::StoreError;
 pub use key::KeySource;
 pub use location::Location;

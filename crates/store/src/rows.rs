@@ -2,13 +2,15 @@
 
 use crate::db::Row;
 use crate::error::StoreError;
+use berth_engine::KnownResource;
 use berth_engine::record::Status;
 use berth_engine::unit::{Props, UnitState};
-use berth_model::ResourceId;
+use berth_model::{Manifest, ResourceId};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Where a manifest came from.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,6 +56,27 @@ impl StoredResource {
         }
         parse(&self.sealed_paths, || format!("the secrets' places of {}", self.id))
     }
+
+    /// Whether what is stored is what was last carried out.
+    pub fn settled(&self) -> bool {
+        self.status.state == "Ready" && self.status.observed_generation == self.generation
+    }
+
+    /// The manifest, from JSON that the state gave of it: sealed or opened.
+    pub fn manifest(&self, json: &Value) -> Result<Manifest, StoreError> {
+        let of = || format!("the manifest of {}", self.id);
+        Manifest::from_json(json).map_err(|error| StoreError::Corrupt { of: of(), cause: error.to_string() })
+    }
+
+    /// What the engine needs of it, secrets sealed.
+    pub fn known(&self) -> Result<KnownResource, StoreError> {
+        Ok(KnownResource {
+            manifest: Arc::new(self.manifest(&self.sealed_manifest()?)?),
+            outputs: self.status.outputs.clone(),
+            facts: self.status.facts.clone(),
+            settled: self.settled(),
+        })
+    }
 }
 
 /// Which resources to read; `None` takes all.
@@ -91,6 +114,8 @@ pub struct Event {
     pub resource: ResourceId,
     pub what: String,
     pub detail: String,
+    /// The task that it came from; empty for none.
+    pub task: String,
 }
 
 /// Which journal entries to read.
@@ -128,13 +153,13 @@ fn props(text: &str, of: &ResourceId) -> Result<Props, StoreError> {
     if text == "{}" { Ok(Props::new()) } else { parse(text, || of.to_string()) }
 }
 
-fn time(micros: i64) -> Result<Timestamp, StoreError> {
+pub(crate) fn time(micros: i64) -> Result<Timestamp, StoreError> {
     Timestamp::from_microsecond(micros)
         .map_err(|error| StoreError::Corrupt { of: "a time".into(), cause: error.to_string() })
 }
 
 /// Numbers are stored as 64 bits: PostgreSQL has none without a sign.
-fn number(stored: i64) -> u32 {
+pub(crate) fn number(stored: i64) -> u32 {
     u32::try_from(stored).unwrap_or(u32::MAX)
 }
 
@@ -218,6 +243,7 @@ pub(crate) fn event(row: &Row) -> Result<Event, StoreError> {
         resource: id_at(row, 2)?,
         what: row.get(6)?,
         detail: row.get(7)?,
+        task: row.get(8)?,
     })
 }
 

@@ -37,7 +37,7 @@ macro_rules! journal_from {
 
 macro_rules! events_from {
     () => {
-        "SELECT id, at, kind, name, org, env, what, detail FROM events "
+        "SELECT id, at, kind, name, org, env, what, detail, task FROM events "
     };
 }
 

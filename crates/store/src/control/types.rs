@@ -1,0 +1,606 @@
+//! What servers hand to the state and get back from it. Plain data, with public fields.
+
+use crate::error::StoreError;
+use crate::rows::StoredResource;
+use crate::run::NewResource;
+use berth_engine::record::{Closing, EntryId, Intent, Status};
+use berth_engine::unit::UnitState;
+use berth_model::ResourceId;
+use jiff::Timestamp;
+use secrecy::SecretString;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+/// Why a server's operation was not done. All but `Store` are answers, not failures.
+#[derive(Debug, thiserror::Error)]
+pub enum ControlError {
+    /// The task is no longer held by whoever asked: its lease ended, or another holds it now.
+    #[error("the lease of this task has ended or is another worker's")]
+    Fenced,
+    /// Another generation is stored than the one that the change was made for (0: there is none).
+    #[error("{id} has generation {found}, and the change was made for generation {expected}")]
+    Conflict { id: ResourceId, expected: i64, found: i64 },
+    /// Another plan waits for an approval than the one that was looked at.
+    #[error("another plan of {id} waits for approval than the one that was looked at")]
+    OtherPlan { id: ResourceId, waiting: String },
+    #[error("{0} does not exist")]
+    NotFound(String),
+    #[error("{0}")]
+    Refused(String),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl ControlError {
+    /// The same again, for each of many that share a fate.
+    pub(crate) fn again(&self) -> Self {
+        match self {
+            Self::Fenced => Self::Fenced,
+            Self::Conflict { id, expected, found } => {
+                Self::Conflict { id: id.clone(), expected: *expected, found: *found }
+            }
+            Self::OtherPlan { id, waiting } => Self::OtherPlan { id: id.clone(), waiting: waiting.clone() },
+            Self::NotFound(what) => Self::NotFound(what.clone()),
+            Self::Refused(why) => Self::Refused(why.clone()),
+            Self::Store(error) => Self::Store(error.again()),
+        }
+    }
+}
+
+/// Who did something: `token:ci`, `oidc:alice@example.com`, `controller`, `worker:w1`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Actor {
+    pub name: String,
+}
+
+impl Actor {
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { name: name.into() }
+    }
+}
+
+/// What is to be remembered of an act. An empty action means: nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AuditNote {
+    pub action: String,
+    pub target: String,
+    pub detail: String,
+    pub outcome: String,
+}
+
+/// Desired state, all or nothing.
+pub struct Apply {
+    pub resources: Vec<Desired>,
+    pub delete: Vec<ResourceId>,
+    pub actor: Actor,
+    pub audit: AuditNote,
+    /// Unchanged resources are looked at again too: failed ones are tried anew.
+    pub retry: bool,
+    /// W3C trace context of the request.
+    pub trace: String,
+}
+
+pub struct Desired {
+    pub resource: NewResource,
+    pub labels: BTreeMap<String, String>,
+    /// What it refers to.
+    pub parents: Vec<ResourceId>,
+    /// The engine's name of the account; empty for kinds without.
+    pub account: String,
+    pub service: String,
+    /// The generation that must be stored; 0: it must not exist.
+    pub expect: Option<i64>,
+    pub allow_replace: bool,
+    pub allow_data_loss: bool,
+    /// Kinds without units are Ready at once.
+    pub ready: bool,
+    /// How often to look for drift; the first check comes after a part of it that differs from resource to resource.
+    pub drift_every: Option<Duration>,
+}
+
+/// What became of one resource of an [`Apply`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Applied {
+    pub id: ResourceId,
+    pub generation: i64,
+    pub result: AppliedResult,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AppliedResult {
+    Created,
+    Updated,
+    Unchanged,
+    Deleting,
+}
+
+impl AppliedResult {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Created => "created",
+            Self::Updated => "updated",
+            Self::Unchanged => "unchanged",
+            Self::Deleting => "deleting",
+        }
+    }
+}
+
+/// A generation of a resource's manifest. The stored one and the last [`REVISIONS_KEPT`](super::REVISIONS_KEPT) before it are kept.
+#[derive(Clone, Debug)]
+pub struct Revision {
+    pub id: ResourceId,
+    pub generation: i64,
+    pub at: Timestamp,
+    pub applied_by: String,
+    pub(crate) manifest: String,
+    pub(crate) sealed_paths: String,
+}
+
+/// Which resources to list. `None` takes any.
+#[derive(Clone, Debug, Default)]
+pub struct ListQuery {
+    pub kind: Option<String>,
+    pub name: Option<String>,
+    pub org: Option<String>,
+    pub env: Option<String>,
+    /// The caller's scope: what is outside is not there.
+    pub scope_org: Option<String>,
+    pub scope_env: Option<String>,
+    pub labels: Vec<LabelTerm>,
+    pub fields: Vec<FieldTerm>,
+    /// Only what comes after this one, by kind, name, org and env.
+    pub after: Option<ResourceId>,
+    /// At most [`LIST_MAX`](super::LIST_MAX).
+    pub limit: u32,
+}
+
+/// One condition on labels.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LabelTerm {
+    Is(String, String),
+    /// Another value, or none.
+    IsNot(String, String),
+    Has(String),
+    HasNot(String),
+}
+
+/// One condition on a field: `state`, `deleting`, `drifted`, `account`, `service`, or a path in the manifest such as
+/// `spec.region`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldTerm {
+    pub path: String,
+    pub value: String,
+    /// `false` for `!=`.
+    pub equal: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Listing {
+    pub resources: Vec<Listed>,
+    /// Where the next page begins: give it as `after`. `None` at the end.
+    pub next: Option<ResourceId>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Listed {
+    pub resource: StoredResource,
+    pub meta: ControlMeta,
+}
+
+/// What servers know of a resource beside what an embedded run knows.
+#[derive(Clone, Debug)]
+pub struct ControlMeta {
+    pub id: ResourceId,
+    pub labels: BTreeMap<String, String>,
+    pub applied_by: String,
+    pub allow_replace: bool,
+    pub allow_data_loss: bool,
+    pub account: String,
+    pub service: String,
+    /// Failures since it last went well.
+    pub attempts: u32,
+    /// JSON of the differences found last; empty for none.
+    pub drift: String,
+    pub drift_checked_at: Option<Timestamp>,
+    /// When the next check is due.
+    pub drift_at: Option<Timestamp>,
+    pub drift_every: Option<Duration>,
+    /// JSON of the last plan; empty for none. Left out of lists.
+    pub plan: String,
+    pub plan_digest: String,
+    pub approved_by: String,
+    pub due_at: Option<Timestamp>,
+    /// Grows each time `due_at` is set; a decision is about what was seen.
+    pub due_mark: i64,
+    /// Of the last task that changed something.
+    pub fence: i64,
+    /// W3C trace context of the request that applied it.
+    pub trace: String,
+}
+
+/// A resource that a decision is due for.
+#[derive(Clone, Debug)]
+pub struct Due {
+    pub resource: StoredResource,
+    pub meta: ControlMeta,
+    /// The open task that changes it.
+    pub task: Option<TaskId>,
+}
+
+/// What the controller decided about a resource; skipped when the resource moved on since it was looked at.
+#[derive(Debug)]
+pub struct Decision {
+    pub id: ResourceId,
+    /// Both as seen in [`Due`].
+    pub generation: i64,
+    pub due_mark: i64,
+    pub what: Decided,
+}
+
+#[derive(Debug)]
+pub enum Decided {
+    /// Nothing happens if there is an open task already.
+    Enqueue(NewTask),
+    /// Nothing is due until something happens.
+    Rest,
+    RestUntil(Timestamp),
+    /// State and message alone are written; outputs stay. Then it rests.
+    Settle { state: String, message: String },
+    /// The same, and to be looked at again at that time.
+    SettleUntil { state: String, message: String, until: Timestamp },
+    /// The row goes: a resource without units that is being deleted.
+    Forget,
+}
+
+/// A resource whose drift check is due.
+#[derive(Clone, Debug)]
+pub struct DriftDue {
+    pub id: ResourceId,
+    pub generation: i64,
+    pub service: String,
+    pub due_at: Timestamp,
+}
+
+/// A uuid v7.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TaskId(pub String);
+
+impl fmt::Display for TaskId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TaskOp {
+    Apply,
+    Delete,
+    Drift,
+    Plan,
+    Import,
+}
+
+impl TaskOp {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Apply => "apply",
+            Self::Delete => "delete",
+            Self::Drift => "drift",
+            Self::Plan => "plan",
+            Self::Import => "import",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Apply, Self::Delete, Self::Drift, Self::Plan, Self::Import].into_iter().find(|op| op.as_str() == text)
+    }
+
+    /// Whether it changes its resource; of such, a resource has at most one that is open.
+    pub fn mutates(self) -> bool {
+        matches!(self, Self::Apply | Self::Delete)
+    }
+
+    /// Checks have places of their own, so that they never take one from a change.
+    pub fn is_check(self) -> bool {
+        matches!(self, Self::Drift)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TaskState {
+    Queued,
+    Running,
+    Done,
+    Failed,
+    Cancelled,
+}
+
+impl TaskState {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Running => "running",
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Queued, Self::Running, Self::Done, Self::Failed, Self::Cancelled]
+            .into_iter()
+            .find(|state| state.as_str() == text)
+    }
+
+    pub fn is_open(self) -> bool {
+        matches!(self, Self::Queued | Self::Running)
+    }
+}
+
+/// A task to be made.
+#[derive(Debug)]
+pub struct NewTask {
+    pub op: TaskOp,
+    pub resource: Option<ResourceId>,
+    /// The resources of a drift check.
+    pub resources: Vec<ResourceId>,
+    pub org: String,
+    pub service: String,
+    pub account: String,
+    /// Tasks of this account that may run at once, changes and checks each; 0: any number.
+    pub account_limit: u32,
+    /// Higher goes first, inside an account.
+    pub priority: i32,
+    pub run_after: Timestamp,
+    pub generation: i64,
+    /// The request of a plan or import; sealed before it is written.
+    pub payload: Option<SecretString>,
+    /// W3C trace context.
+    pub trace: String,
+}
+
+#[derive(Clone, Debug)]
+pub struct Task {
+    pub id: TaskId,
+    pub op: TaskOp,
+    pub state: TaskState,
+    pub resource: Option<ResourceId>,
+    pub resources: Vec<ResourceId>,
+    pub org: String,
+    pub service: String,
+    pub account: String,
+    pub account_limit: u32,
+    pub priority: i32,
+    /// Of the resource, when the task was last leased.
+    pub generation: i64,
+    pub worker: String,
+    pub fence: i64,
+    /// How often it was leased.
+    pub attempts: u32,
+    pub cancelling: bool,
+    pub created_at: Timestamp,
+    pub run_after: Timestamp,
+    pub started_at: Option<Timestamp>,
+    pub lease_until: Option<Timestamp>,
+    pub ended_at: Option<Timestamp>,
+    /// The last progress, then how it ended.
+    pub message: String,
+    pub help: Vec<String>,
+    pub trace: String,
+}
+
+/// Which tasks to list, newest first. `None` takes any.
+#[derive(Clone, Debug, Default)]
+pub struct TaskQuery {
+    pub state: Option<TaskState>,
+    /// Queued or running.
+    pub open: bool,
+    pub op: Option<TaskOp>,
+    pub kind: Option<String>,
+    pub name: Option<String>,
+    pub org: Option<String>,
+    pub env: Option<String>,
+    pub account: Option<String>,
+    /// Only older ones than this.
+    pub before: Option<TaskId>,
+    pub limit: u32,
+}
+
+/// A worker's claim: this task, under this number.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Held {
+    pub task: TaskId,
+    pub fence: i64,
+}
+
+#[derive(Clone, Debug)]
+pub struct LeaseAsk {
+    pub worker: String,
+    /// Empty: all.
+    pub services: Vec<String>,
+    /// Tasks that change something or that someone waits for, at most.
+    pub changes: u32,
+    /// Drift checks, at most.
+    pub checks: u32,
+    pub lease: Duration,
+    pub version: String,
+    pub capacity: u32,
+    pub draining: bool,
+}
+
+#[derive(Clone, Debug)]
+pub struct Leased {
+    pub held: Held,
+    pub task: Task,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Beat {
+    /// Still the worker's, for another lease's time.
+    pub kept: Vec<Held>,
+    /// To be stopped after the call in flight. These are kept too.
+    pub cancel: Vec<Held>,
+}
+
+/// A write of a worker's, as the engine's `Recorder` has them.
+#[derive(Clone, Debug)]
+pub enum Recorded {
+    Intent(Intent),
+    Close { entry: EntryId, closing: Closing },
+    SaveUnit(UnitState),
+    ForgetUnit { resource: ResourceId, key: String, token: String },
+    Status { resource: ResourceId, status: Status },
+    ForgetResource(ResourceId),
+    Event { resource: ResourceId, what: String, detail: String },
+}
+
+/// What the gate said to a plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PlanDecision {
+    Proceed,
+    /// The task is over, and the resource waits.
+    AwaitApproval,
+    /// The task is over, and the resource stays as it is until someone changes something.
+    Block(String),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Done,
+    Failed,
+    /// Trying again will not help.
+    Refused,
+    Cancelled,
+}
+
+/// How a task ended.
+#[derive(Clone, Debug)]
+pub struct Ending {
+    pub outcome: Outcome,
+    pub message: String,
+    pub help: Vec<String>,
+    /// JSON of a plan, an import or a drift check; sealed before it is written.
+    pub result: Option<String>,
+    /// When a failed change is to be tried again; `None`: when something changes.
+    pub retry_at: Option<Timestamp>,
+    /// What a drift check found.
+    pub drift: Vec<DriftFound>,
+}
+
+impl Ending {
+    pub fn new(outcome: Outcome, message: impl Into<String>) -> Self {
+        Self {
+            outcome,
+            message: message.into(),
+            help: Vec::new(),
+            result: None,
+            retry_at: None,
+            drift: Vec::new(),
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct DriftFound {
+    pub id: ResourceId,
+    /// The finding is dropped when the resource moved on since.
+    pub generation: i64,
+    /// JSON list; empty text for none.
+    pub differences: String,
+    /// Let the controller look at the resource, to repair it.
+    pub repair: bool,
+    pub next: Option<Timestamp>,
+}
+
+#[derive(Clone, Debug)]
+pub struct WorkerRow {
+    pub name: String,
+    pub services: Vec<String>,
+    pub capacity: u32,
+    pub running: u32,
+    pub version: String,
+    pub seen_at: Timestamp,
+    pub draining: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccountLoad {
+    pub org: String,
+    pub account: String,
+    pub queued: u32,
+    pub running: u32,
+    /// 0: none.
+    pub limit: u32,
+}
+
+/// Which events to read. `None` takes any.
+#[derive(Clone, Debug, Default)]
+pub struct EventFilter {
+    pub kind: Option<String>,
+    pub name: Option<String>,
+    pub org: Option<String>,
+    pub env: Option<String>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct AuditQuery {
+    /// Only older ones than this number; 0: from the newest on.
+    pub before: i64,
+    pub actor: Option<String>,
+    pub action: Option<String>,
+    pub limit: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuditEntry {
+    /// From 1, without gaps.
+    pub id: i64,
+    pub at: Timestamp,
+    pub actor: String,
+    pub action: String,
+    pub target: String,
+    pub detail: String,
+    pub outcome: String,
+    /// Hexadecimal SHA-256 over the previous hash and all fields of this one.
+    pub hash: String,
+    pub previous: String,
+}
+
+/// What a check of the audit log found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuditState {
+    pub whole: bool,
+    /// Entries that were read.
+    pub entries: i64,
+    /// The first number that is missing or changed.
+    pub broken_at: Option<i64>,
+    /// The last entry's hash.
+    pub head: String,
+}
+
+/// A token to be kept: its hash, never itself.
+#[derive(Clone, Debug)]
+pub struct NewToken {
+    pub id: String,
+    pub name: String,
+    pub hash: [u8; 32],
+    pub role: String,
+    pub org: String,
+    pub env: String,
+    pub expires_at: Option<Timestamp>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenRow {
+    pub id: String,
+    pub name: String,
+    pub role: String,
+    pub org: String,
+    pub env: String,
+    pub created_at: Timestamp,
+    pub created_by: String,
+    pub expires_at: Option<Timestamp>,
+    pub revoked_at: Option<Timestamp>,
+    pub used_at: Option<Timestamp>,
+}
