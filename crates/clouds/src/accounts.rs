@@ -9,7 +9,7 @@ use secrecy::SecretString;
 use std::collections::HashMap;
 
 /// A token in a file is short; anything longer is the wrong file.
-const TOKEN_BYTES_MAX: u64 = 64 << 10;
+pub const TOKEN_BYTES_MAX: u64 = 64 << 10;
 
 /// Where simulated clouds answer; every account then talks to these.
 #[derive(Clone)]
@@ -34,6 +34,44 @@ struct Entry {
     provider: String,
     region: Option<String>,
     credentials: Outcome<Credentials>,
+}
+
+/// What an Account says.
+pub struct Declared {
+    pub provider: String,
+    /// Where its token is, or the token itself.
+    pub token: Option<SecretValue>,
+    pub api_url: Option<String>,
+    pub region: Option<String>,
+    pub requests_per_second: u32,
+    pub max_concurrent_tasks: u32,
+}
+
+impl Declared {
+    /// From an encoded spec.
+    pub fn read(id: &ResourceId, spec: &[u8]) -> Outcome<Self> {
+        let spec = AccountSpec::decode(spec).map_err(|_| Trouble::refused(format!("{id} cannot be read")))?;
+        let (token, api_url, region) = match spec.provider.as_str() {
+            "civo" => {
+                let block = spec.civo.unwrap_or_default();
+                (block.token, block.api_url, block.region)
+            }
+            "digitalocean" => {
+                let block = spec.digitalocean.unwrap_or_default();
+                (block.token, block.api_url, String::new())
+            }
+            other => return Err(Trouble::refused(format!("{id}: no cloud is named `{other}`"))),
+        };
+        let given = |text: String| Some(text).filter(|t| !t.is_empty());
+        Ok(Self {
+            provider: spec.provider,
+            token,
+            api_url: given(api_url),
+            region: given(region),
+            requests_per_second: spec.requests_per_second,
+            max_concurrent_tasks: spec.max_concurrent_tasks,
+        })
+    }
 }
 
 /// An account chosen for a resource.
@@ -71,33 +109,30 @@ impl Accounts {
 
     /// Adds an Account resource; its secrets must be in the clear. `spec` is its encoded spec.
     pub fn add(&mut self, id: &ResourceId, spec: &[u8], var: impl Fn(&str) -> Option<String>) -> Outcome<()> {
-        let spec = AccountSpec::decode(spec).map_err(|_| Trouble::refused(format!("{id} cannot be read")))?;
-        let (token, api_url, region) = match spec.provider.as_str() {
-            "civo" => {
-                let block = spec.civo.unwrap_or_default();
-                (block.token, block.api_url, block.region)
-            }
-            "digitalocean" => {
-                let block = spec.digitalocean.unwrap_or_default();
-                (block.token, block.api_url, String::new())
-            }
-            other => return Err(Trouble::refused(format!("{id}: no cloud is named `{other}`"))),
-        };
-        let given = |text: String| Some(text).filter(|t| !t.is_empty());
-        let (api_url, region) = (given(api_url).or_else(|| usual_url(&spec.provider, &var)), given(region));
-        let credentials = match self.simulated_credentials(&spec.provider) {
-            Some(credentials) => Ok(Credentials { max_concurrent_tasks: spec.max_concurrent_tasks, ..credentials }),
-            None => read_secret(id, &spec.provider, token, &var).map(|token| Credentials {
-                provider: spec.provider.clone(),
+        let Declared { provider, token, api_url, region, requests_per_second, max_concurrent_tasks } =
+            Declared::read(id, spec)?;
+        let api_url = api_url.or_else(|| usual_url(&provider, &var));
+        let credentials = match self.simulated_credentials(&provider) {
+            Some(credentials) => Ok(Credentials { max_concurrent_tasks, ..credentials }),
+            None => read_secret(id, &provider, token, &var).map(|token| Credentials {
+                provider: provider.clone(),
                 token,
                 api_url,
                 region: region.clone(),
-                requests_per_second: spec.requests_per_second,
-                max_concurrent_tasks: spec.max_concurrent_tasks,
+                requests_per_second,
+                max_concurrent_tasks,
             }),
         };
-        self.by_id.insert(id.clone(), Entry { provider: spec.provider, region, credentials });
+        self.by_id.insert(id.clone(), Entry { provider, region, credentials });
         Ok(())
+    }
+
+    /// Adds an Account to choose from, whose credentials are found elsewhere.
+    pub fn declare(&mut self, id: &ResourceId, declared: &Declared) {
+        let Declared { provider, region, .. } = declared;
+        let elsewhere = Err(Trouble::new(Class::Unauthorized, format!("{id}: its credentials are not here")));
+        let entry = Entry { provider: provider.clone(), region: region.clone(), credentials: elsewhere };
+        self.by_id.insert(id.clone(), entry);
     }
 
     fn simulated_credentials(&self, provider: &str) -> Option<Credentials> {
@@ -178,13 +213,28 @@ impl Accounts {
 }
 
 /// Where the API is, the environment says, unless the account does.
-fn usual_url(provider: &str, var: &impl Fn(&str) -> Option<String>) -> Option<String> {
+pub fn usual_url(provider: &str, var: &impl Fn(&str) -> Option<String>) -> Option<String> {
     let name = if provider == "civo" { "CIVO_API_URL" } else { "DIGITALOCEAN_API_URL" };
     var(name).filter(|url| !url.trim().is_empty())
 }
 
-/// Three parts whenever there is more than a name, so that no two accounts are written alike.
-fn name_of(id: &ResourceId) -> String {
+/// The Account behind a name that units remember; `None` where the credentials are the environment's.
+pub fn account_id(name: &str) -> Option<ResourceId> {
+    let id = |org: &str, env: &str, name: &str| ResourceId {
+        kind: "Account".into(),
+        name: name.into(),
+        org: org.into(),
+        env: env.into(),
+    };
+    match name.split('/').collect::<Vec<_>>().as_slice() {
+        _ if name.is_empty() || name.starts_with("env:") => None,
+        [org, env, name] => Some(id(org, env, name)),
+        _ => Some(id("", "", name)),
+    }
+}
+
+/// How units remember an Account. Three parts whenever there is more than a name, so that no two are written alike.
+pub fn name_of(id: &ResourceId) -> String {
     if id.org.is_empty() && id.env.is_empty() { id.name.clone() } else { format!("{}/{}/{}", id.org, id.env, id.name) }
 }
 

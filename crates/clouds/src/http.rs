@@ -3,6 +3,7 @@
 //! after it has looked.
 
 use crate::hold::Hold;
+use crate::right::may_send;
 use berth_engine::handler::{Class, Outcome, Trouble};
 use berth_engine::{span, when};
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
@@ -256,6 +257,7 @@ impl Http {
             request = request.header(CONTENT_TYPE, "application/json").body(body);
         }
         let started = Instant::now();
+        may_send(|| format!("{method} {path}"))?;
         let exchange = async {
             let response = request.send().await.map_err(|e| lost(cloud, &method, path, &e))?;
             let status = response.status();

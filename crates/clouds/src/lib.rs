@@ -6,8 +6,10 @@ pub mod digitalocean;
 mod gather;
 mod hold;
 pub mod http;
+pub mod import;
 pub mod kube;
 mod labels;
+mod right;
 mod times;
 
 use async_trait::async_trait;
@@ -19,6 +21,7 @@ use std::sync::Arc;
 use tokio::sync::OnceCell;
 
 pub use labels::own_labels;
+pub use right::{Right, with_right};
 
 /// Which cloud, and who we are there.
 #[derive(Clone, Debug)]

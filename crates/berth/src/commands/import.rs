@@ -5,15 +5,14 @@ use crate::carry_out::{RunArgs, carry_out, make_plan, print_result};
 use crate::cli::{Threads, block_on};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Format, OutputArgs};
+use crate::plan_view;
 use crate::workspace::{Workspace, WorkspaceArgs};
-use crate::{plan_view, yaml};
+use berth_clouds::import::{self, Taken};
 use berth_engine::handler::{Catalog, Raised};
-use berth_engine::unit::{Props, UnitState};
-use berth_engine::{Action, Plan, Report, Request, Wanted, lower_now};
-use berth_model::{Manifest, ResourceId, parse, registry};
+use berth_engine::{Action, Plan, Report, Request};
+use berth_model::{Manifest, ResourceId};
 use berth_store::{NewResource, Run};
-use serde_json::{Map, Value, json};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,13 +56,6 @@ pub struct Args {
     workspace: WorkspaceArgs,
     #[command(flatten)]
     output: OutputArgs,
-}
-
-/// An object to take over, with its name here.
-struct Taken {
-    id: ResourceId,
-    raised: Raised,
-    file: PathBuf,
 }
 
 pub fn run(args: Args) -> Outcome {
@@ -110,16 +102,14 @@ async fn import(args: &Args, workspace: &Workspace, address: Option<Address>) ->
             }
             let scope = args.region.clone().or(choice.region.clone()).unwrap_or_default();
             let raised = provider.raise(&id.kind, object, &scope).await?;
-            let file = args.out.clone().unwrap_or_else(|| file_name(&id));
-            vec![Taken { id, raised, file }]
+            vec![Taken { id, raised }]
         }
         _ => {
-            let folder = args.out.clone().unwrap_or_else(|| PathBuf::from("imported"));
             let mut raised = provider.raise_all().await?;
             if let Some(region) = &args.region {
                 raised.retain(|r| r.spec.get("region").is_none_or(|v| v == region.as_str()));
             }
-            name_all(workspace, raised, &org, &env, &folder).await?
+            name_all(workspace, raised, &org, &env).await?
         }
     };
     if taken.is_empty() {
@@ -127,28 +117,20 @@ async fn import(args: &Args, workspace: &Workspace, address: Option<Address>) ->
         print_result(&Plan::default(), &Report::default(), Duration::ZERO, clouds.calls(), args.output.output)?;
         return Ok(Exit::Done);
     }
-    for one in &taken {
-        if one.file.exists() {
-            return Err(Failure::new(format!("{} exists already; nothing was imported", one.file.display()))
+    let files: Vec<PathBuf> = taken.iter().map(|one| file_for(args, &one.id)).collect();
+    for file in &files {
+        if file.exists() {
+            return Err(Failure::new(format!("{} exists already; nothing was imported", file.display()))
                 .help("choose another place with --out"));
         }
     }
 
     let links = links(workspace, &taken).await?;
     let mut manifests = Vec::with_capacity(taken.len());
-    for one in &taken {
-        let text = manifest_text(one, &links, args.account.as_deref());
-        let name = one.file.display().to_string();
-        let (mut parsed, problems) = parse(&name, text.as_bytes());
-        if let Some(problem) = problems.iter().find(|p| p.is_error()) {
-            return Err(Failure::new(format!("{} cannot be described as a manifest: {}", one.id, problem.message))
-                .note(problem.path.clone())
-                .help(
-                    "the object has a setting that this kind does not allow; change it in the cloud, then import again",
-                ));
-        }
-        let manifest = parsed.pop().ok_or_else(|| Failure::new(format!("{} gave no manifest", one.id)))?;
-        manifests.push((Arc::new(manifest), text));
+    for (one, file) in taken.iter().zip(files) {
+        let text = import::manifest_text(one, &links, args.account.as_deref());
+        let manifest = import::read_back(one, &file.display().to_string(), &text)?;
+        manifests.push((Arc::new(manifest), text, file));
     }
     take_over(args, workspace, &run, &taken, manifests).await
 }
@@ -159,9 +141,9 @@ async fn take_over(
     workspace: &Workspace,
     run: &Run,
     taken: &[Taken],
-    manifests: Vec<(Arc<Manifest>, String)>,
+    manifests: Vec<(Arc<Manifest>, String, PathBuf)>,
 ) -> Outcome {
-    let all: Vec<Arc<Manifest>> = manifests.iter().map(|(m, _)| m.clone()).collect();
+    let all: Vec<Arc<Manifest>> = manifests.iter().map(|(m, ..)| m.clone()).collect();
     let (request, clouds) = workspace.request(&all, Vec::new()).await?;
     run.save_resources(all.iter().map(|m| NewResource::of(m)).collect::<Result<_, _>>()?).await?;
     let result = adopt(run, &request, taken, &clouds).await;
@@ -201,14 +183,14 @@ async fn take_over(
             return Err(failure);
         }
     };
-    for (one, (_, text)) in taken.iter().zip(&manifests) {
-        write_new(&one.file, text)?;
+    for (_, text, file) in &manifests {
+        write_new(file, text)?;
     }
     let format = args.output.output;
     let exit = carry_out(&clouds, run, &request, planned, &args.run, format, &args.workspace).await?;
     if exit == Exit::Done && matches!(format, Format::Table | Format::Wide) {
-        for one in taken {
-            anstream::eprintln!("{} imported; its manifest is {}", one.id, one.file.display());
+        for (manifest, _, file) in &manifests {
+            anstream::eprintln!("{} imported; its manifest is {}", manifest.id, file.display());
         }
         anstream::eprintln!("the plan is empty: nothing in the cloud was changed");
     }
@@ -218,70 +200,31 @@ async fn take_over(
 /// Binds the objects to the units that the manifests lower to.
 async fn adopt(run: &Run, request: &Request, taken: &[Taken], clouds: &berth_clouds::Clouds) -> Result<(), Failure> {
     use berth_engine::record::Recorder;
-    let by_id: HashMap<&ResourceId, &Taken> = taken.iter().map(|t| (&t.id, t)).collect();
-    // Networks before clusters before pools: what is referred to is known by then.
-    let mut in_order: Vec<&Wanted> = request.wanted.iter().collect();
-    in_order.sort_by_key(|w| {
-        ["Vpc", "Firewall", "Cluster"].iter().position(|end| w.manifest.id.kind.ends_with(end)).unwrap_or(3)
-    });
-    let mut outputs: HashMap<ResourceId, Props> = HashMap::new();
-    for wanted in in_order {
-        let Some(one) = by_id.get(&wanted.manifest.id) else { continue };
-        let lowered = lower_now(clouds, request, wanted, &outputs)?;
-        let own = lowered.outputs.iter().filter(|(_, from)| from.output == "id");
-        let own = own.filter_map(|(name, from)| Some((name.clone(), one.raised.units.get(&from.unit)?.clone().into())));
-        outputs.insert(one.id.clone(), own.collect());
-        for unit in &lowered.units {
-            let Some(object) = one.raised.units.get(&unit.key) else { continue };
-            let state = UnitState {
-                resource: one.id.clone(),
-                key: unit.key.clone(),
-                token: uuid::Uuid::now_v7().simple().to_string(),
-                unit_type: unit.unit_type.clone(),
-                scope: unit.scope.clone(),
-                account: wanted.account.clone(),
-                id: Some(object.clone()),
-                props: unit.props.clone(),
-                outputs: Map::new(),
-                secrets: BTreeMap::new(),
-                deposed: false,
-                ready: false,
-                updated_at: jiff::Timestamp::now(),
-            };
-            run.save_unit(state).await.map_err(|error| Failure::new(error.to_string()))?;
-        }
-        run.event(&one.id, "imported", "").await.map_err(|error| Failure::new(error.to_string()))?;
+    let failed = |error: berth_engine::record::RecordError| Failure::new(error.to_string());
+    for row in import::rows(clouds, request, taken)? {
+        run.save_unit(row).await.map_err(failed)?;
+    }
+    for one in taken {
+        run.event(&one.id, "imported", "").await.map_err(failed)?;
     }
     Ok(())
 }
 
 /// Names for everything that is not managed yet.
-async fn name_all(
-    workspace: &Workspace,
-    raised: Vec<Raised>,
-    org: &str,
-    env: &str,
-    folder: &Path,
-) -> Result<Vec<Taken>, Failure> {
+async fn name_all(workspace: &Workspace, raised: Vec<Raised>, org: &str, env: &str) -> Result<Vec<Taken>, Failure> {
     let managed: HashSet<String> = workspace.store.all_units().await?.into_iter().filter_map(|u| u.id).collect();
     let mut used: HashSet<ResourceId> =
         workspace.store.resources(&Default::default()).await?.into_iter().map(|r| r.id).collect();
-    let mut taken = Vec::new();
-    for one in raised {
-        if one.units.values().any(|object| managed.contains(object)) {
-            continue;
-        }
-        let mut id =
-            ResourceId { kind: one.kind.clone(), name: one.name.clone(), org: org.to_owned(), env: env.to_owned() };
-        let mut number = 2;
-        while !used.insert(id.clone()) {
-            id.name = format!("{}-{number}", one.name);
-            number += 1;
-        }
-        let file = folder.join(file_name(&id));
-        taken.push(Taken { id, raised: one, file });
+    Ok(import::name_all(raised, &managed, &mut used, org, env))
+}
+
+/// Where a manifest is written: one file for one, a folder for all.
+fn file_for(args: &Args, id: &ResourceId) -> PathBuf {
+    match (&args.out, args.all) {
+        (Some(file), false) => file.clone(),
+        (None, false) => file_name(id),
+        (out, true) => out.clone().unwrap_or_else(|| PathBuf::from("imported")).join(file_name(id)),
     }
-    Ok(taken)
 }
 
 fn file_name(id: &ResourceId) -> PathBuf {
@@ -290,12 +233,7 @@ fn file_name(id: &ResourceId) -> PathBuf {
 
 /// Which resource manages, or will manage, an object that others name by id.
 async fn links(workspace: &Workspace, taken: &[Taken]) -> Result<HashMap<String, ResourceId>, Failure> {
-    let mut links: HashMap<String, ResourceId> = HashMap::new();
-    for one in taken {
-        for object in one.raised.units.values() {
-            links.insert(object.clone(), one.id.clone());
-        }
-    }
+    let mut links = import::own_links(taken);
     for (_, _, object) in taken.iter().flat_map(|t| &t.raised.links) {
         if !links.contains_key(object)
             && let Some(unit) = workspace.store.units_by_object(object).await?.into_iter().next()
@@ -304,33 +242,6 @@ async fn links(workspace: &Workspace, taken: &[Taken]) -> Result<HashMap<String,
         }
     }
     Ok(links)
-}
-
-fn manifest_text(one: &Taken, links: &HashMap<String, ResourceId>, account: Option<&str>) -> String {
-    let mut spec = one.raised.spec.clone();
-    for (field, kind, object) in &one.raised.links {
-        let Some(target) = links.get(object).filter(|target| target.kind == *kind) else { continue };
-        if let Some(slot) = spec.get_mut(field) {
-            *slot = json!({"valueFrom": {"name": target.name, "kind": target.kind}});
-            if target.env != one.id.env {
-                slot["valueFrom"]["env"] = Value::String(target.env.clone());
-            }
-        }
-    }
-    if let (Some(account), Some(spec)) = (account, spec.as_object_mut()) {
-        spec.insert("account".into(), Value::String(account.to_owned()));
-    }
-    let mut metadata = json!({"name": one.id.name});
-    for (name, value) in [("org", &one.id.org), ("env", &one.id.env)] {
-        if !value.is_empty() {
-            metadata[name] = Value::String(value.clone());
-        }
-    }
-    let api_version = registry().kind(&one.id.kind).map(|k| k.api_version.clone()).unwrap_or_default();
-    let mut text = yaml::to_yaml(&json!({"apiVersion": api_version, "kind": one.id.kind}));
-    text.push_str(&yaml::to_yaml(&json!({"metadata": metadata})));
-    text.push_str(&yaml::to_yaml(&json!({"spec": spec})));
-    text
 }
 
 /// Never over a file that is there.

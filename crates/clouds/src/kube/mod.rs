@@ -4,6 +4,7 @@ mod config;
 mod drain;
 
 use crate::http::{causes, client_builder, read_limited, tls_builder};
+use crate::right::may_send;
 use berth_engine::handler::{Class, Outcome, Trouble};
 use config::Config;
 use reqwest::{Method, Url};
@@ -240,6 +241,7 @@ impl Kube {
                 format!("{method} {path}: no answer from the cluster's API at {}: {why}", self.server),
             )
         };
+        may_send(|| format!("{method} {path}"))?;
         let response = ask(&method, path, request).await.map_err(|e| lost(causes(&e)))?;
         let status = response.status();
         let body = read_limited(response, MAX_BODY_BYTES).await.map_err(|_| lost("the connection broke".into()))?;

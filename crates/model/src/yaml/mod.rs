@@ -3,9 +3,11 @@
 mod load;
 mod resolve;
 mod scan;
+mod write;
 
 pub use load::{Documents, Loaded, too_large};
 pub use resolve::{Plain, resolve};
+pub use write::to_yaml;
 
 use crate::diagnostic::Span;
 use std::borrow::Cow;
