@@ -1,8 +1,8 @@
 //! The command tree.
 
 use crate::commands::{
-    apply, completion, delete, describe, doctor, drift, explain, get, graph, history, import, init, kinds, kubeconfig,
-    man, outputs, plan, refresh, sandbox, schema, validate, wait,
+    apply, completion, context, delete, describe, doctor, drift, explain, get, graph, history, import, init, kinds,
+    kubeconfig, man, outputs, plan, refresh, sandbox, schema, validate, wait,
 };
 use crate::failure::{Failure, Outcome};
 use clap::{ArgAction, Parser, Subcommand};
@@ -50,6 +50,7 @@ pub enum Command {
     Kinds(kinds::Args),
     Schema(schema::Args),
     Sandbox(sandbox::Args),
+    Context(context::Args),
     Doctor(doctor::Args),
     Completion(completion::Args),
     Man(man::Args),
@@ -77,6 +78,7 @@ impl Command {
             Command::Kinds(args) => kinds::run(args),
             Command::Schema(args) => schema::run(args),
             Command::Sandbox(args) => sandbox::run(args),
+            Command::Context(args) => context::run(args),
             Command::Doctor(args) => doctor::run(args),
             Command::Completion(args) => completion::run(args),
             Command::Man(args) => man::run(args),

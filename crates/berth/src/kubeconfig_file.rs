@@ -3,9 +3,9 @@
 //! What Berth puts in carries an extension that says which resource it is of, so that a later merge knows its own entries
 //! from those of others.
 
-use crate::yaml::to_yaml;
+use crate::yaml::{plain, to_yaml};
 use berth_model::ResourceId;
-use berth_model::yaml::{Documents, Node, Plain, Style, Value as Yaml, resolve};
+use berth_model::yaml::{Documents, Node, Value as Yaml};
 use serde_json::{Map, Value, json};
 
 const EXTENSION: &str = "berth.dev";
@@ -141,26 +141,6 @@ fn read(text: &str) -> Result<Value, MergeError> {
         return Err(MergeError::NotAKubeconfig);
     }
     Ok(first.root.as_ref().map_or(Value::Null, plain))
-}
-
-fn plain(node: &Node<'_>) -> Value {
-    match &node.value {
-        Yaml::Null => Value::Null,
-        Yaml::Scalar { text, style: Style::Plain } => match resolve(text) {
-            Plain::Null => Value::Null,
-            Plain::Bool(value) => Value::Bool(value),
-            // Only what is written back the same way; anything else stays text.
-            _ => match text.parse::<i64>() {
-                Ok(number) if number.to_string() == **text => json!(number),
-                _ => Value::String(text.to_string()),
-            },
-        },
-        Yaml::Scalar { text, .. } => Value::String(text.to_string()),
-        Yaml::Seq { items, .. } => Value::Array(items.iter().map(plain).collect()),
-        Yaml::Map { entries, .. } => {
-            Value::Object(entries.iter().map(|entry| (entry.key.to_string(), plain(&entry.node))).collect())
-        }
-    }
 }
 
 /// The same change in the text itself; `None` where the text is not laid out as kubeconfigs usually are.

@@ -6,6 +6,7 @@ mod carry_out;
 mod cli;
 mod commands;
 mod confirm;
+mod contexts;
 mod diagnostics;
 mod drift_view;
 mod failure;

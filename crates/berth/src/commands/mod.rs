@@ -2,6 +2,7 @@
 
 pub mod apply;
 pub mod completion;
+pub mod context;
 pub mod delete;
 pub mod describe;
 pub mod doctor;
