@@ -12,8 +12,16 @@ pub mod pb {
 /// The descriptors of the API, with options and comments.
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/api.bin"));
 
+pub mod api;
 pub mod client;
 mod debug;
 pub mod fault;
+pub mod limits;
+pub mod metrics;
+pub mod rest;
+pub mod serve;
+pub mod start;
+pub mod telemetry;
+pub mod tls;
 
 pub use fault::{Code, Fault};

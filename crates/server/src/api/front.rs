@@ -1,0 +1,275 @@
+//! Where every request comes in: gRPC and REST by the same port, within the limits, counted, and traced.
+
+use crate::api::Shared;
+use crate::api::methods::{Method, methods};
+use crate::fault::{Code, Fault};
+use crate::limits::{ANSWER_WITHIN, TARGET_BYTES_MAX, WORK_WITHIN};
+use crate::rest::problem::HttpOnly;
+use crate::rest::{Gateway, openapi, problem};
+use crate::serve::{Answer, Peer};
+use crate::telemetry;
+use axum::Router;
+use axum::body::Body;
+use axum::http::{HeaderMap, HeaderValue, Method as Verb, Request, Response, StatusCode, header};
+use bytes::Bytes;
+use hyper::body::Incoming;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+use tower::Service;
+use tracing::Instrument;
+
+/// How long the database has to answer before the server says that it is not ready.
+const READY_WITHIN: Duration = Duration::from_secs(2);
+
+pub struct Front {
+    shared: Arc<Shared>,
+    inside: Router,
+    gateway: Gateway,
+    room: Semaphore,
+    openapi: Bytes,
+}
+
+impl Front {
+    pub fn new(shared: Arc<Shared>, inside: Router, gateway: Gateway) -> Self {
+        let room = Semaphore::new(shared.config.limits.requests);
+        let openapi = serde_json::to_vec_pretty(&openapi::document()).unwrap_or_default().into();
+        Self { shared, inside, gateway, room, openapi }
+    }
+
+    async fn grpc(&self, request: Request<Body>, method: Option<&'static Method>) -> Response<Body> {
+        let within = allowed(method, request.headers());
+        let streams = method.is_some_and(waits);
+        let _place = match self.room.try_acquire() {
+            Ok(place) => Some(place).filter(|_| !streams),
+            Err(_) if streams => None,
+            Err(_) => return self.refuse_grpc(full()),
+        };
+        if let Some(fault) = self.uncertified(method, &request) {
+            return self.refuse_grpc(fault);
+        }
+        let mut inside = self.inside.clone();
+        match timeout(within, inside.call(request)).await {
+            Ok(Ok(response)) => response,
+            Err(_) => self.refuse_grpc(late()),
+        }
+    }
+
+    fn refuse_grpc(&self, fault: Fault) -> Response<Body> {
+        if fault.code == Code::Unavailable {
+            self.shared.metrics.turned_away.inc();
+        }
+        tonic::Status::from(fault).into_http()
+    }
+
+    /// Where an authority for clients is set, workers have to show a certificate of it.
+    fn uncertified(&self, method: Option<&Method>, request: &Request<Body>) -> Option<Fault> {
+        let needs = self.shared.config.client_ca.is_some()
+            && method.is_some_and(|method| method.access == crate::api::methods::Access::Worker);
+        let certified = request.extensions().get::<Peer>().is_some_and(|peer| peer.certified);
+        (needs && !certified).then(|| {
+            Fault::new(Code::Unauthenticated, "workers have to show a certificate here")
+                .help("start the worker with --client-cert and --client-key")
+        })
+    }
+
+    async fn rest(&self, request: Request<Body>) -> (Response<Body>, &'static str) {
+        let path = request.uri().path();
+        let page = match path {
+            "/healthz" | "/readyz" | "/metrics" | "/openapi.json" => Some(path.to_owned()),
+            _ => None,
+        };
+        if let Some(page) = page {
+            return self.page(&page, request.method()).await;
+        }
+        let instance = path.to_owned();
+        let Ok(_place) = self.room.try_acquire() else {
+            self.shared.metrics.turned_away.inc();
+            return (self.gateway.problem(&full(), &instance), "other");
+        };
+        match timeout(WORK_WITHIN, self.gateway.answer(request)).await {
+            Ok((response, method)) => (response, method.map_or("other", |method| method.label.as_str())),
+            Err(_) => (self.gateway.problem(&late(), &instance), "other"),
+        }
+    }
+
+    async fn page(&self, page: &str, verb: &Verb) -> (Response<Body>, &'static str) {
+        if verb != Verb::GET && verb != Verb::HEAD {
+            let detail = format!("{page} takes GET, HEAD, not {verb}");
+            let mut response = problem::http_only(HttpOnly::MethodNotAllowed, &detail, page);
+            response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
+            return (response, "other");
+        }
+        match page {
+            "/healthz" => (text("text/plain; charset=utf-8", "ok\n"), "healthz"),
+            "/readyz" => (self.ready().await, "readyz"),
+            "/metrics" => {
+                self.shared.refresh_metrics().await;
+                let media_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+                (text(media_type, self.shared.metrics.text()), "metrics")
+            }
+            _ => (text("application/json", self.openapi.clone()), "openapi"),
+        }
+    }
+
+    async fn ready(&self) -> Response<Body> {
+        if self.shared.stop.is_cancelled() {
+            return self.gateway.problem(&Fault::new(Code::Unavailable, "the server is stopping"), "/readyz");
+        }
+        match timeout(READY_WITHIN, self.shared.control.last_event()).await {
+            Ok(Ok(_)) => text("text/plain; charset=utf-8", "ready\n"),
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "not ready: the database does not answer as it should");
+                self.gateway.problem(&Fault::new(Code::Unavailable, "the database does not answer"), "/readyz")
+            }
+            Err(_) => self.gateway.problem(&Fault::new(Code::Unavailable, "the database does not answer"), "/readyz"),
+        }
+    }
+}
+
+impl Answer for Front {
+    async fn answer(self: Arc<Self>, request: Request<Incoming>, peer: Peer) -> Response<Body> {
+        let started = Instant::now();
+        let mut request = request.map(Body::new);
+        request.extensions_mut().insert(peer);
+        let metrics = &self.shared.metrics;
+        let grpc = request
+            .headers()
+            .get(header::CONTENT_TYPE)
+            .is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"));
+        let method = if grpc { methods().at(request.uri().path()) } else { None };
+        let span = telemetry::request_span(&request, method);
+        if request.uri().path_and_query().is_some_and(|target| target.as_str().len() > TARGET_BYTES_MAX) {
+            let fault = Fault::new(Code::TooLarge, "the address is too long");
+            return self.gateway.problem(&fault, "/");
+        }
+        metrics.in_flight.inc();
+        let (response, label, protocol, code) = async {
+            if grpc {
+                let response = self.grpc(request, method).await;
+                let code = grpc_code(response.headers());
+                (response, method.map_or("other", |method| method.label.as_str()), "grpc", code)
+            } else {
+                let (response, label) = self.rest(request).await;
+                let code = http_code(response.status());
+                (response, label, "rest", code)
+            }
+        }
+        .instrument(span.clone())
+        .await;
+        metrics.in_flight.dec();
+        metrics.answered(label, protocol, code, started.elapsed());
+        telemetry::answered(&span, label, code, started.elapsed());
+        response
+    }
+}
+
+/// Methods whose answer may be long in coming without anything being worked on.
+fn waits(method: &Method) -> bool {
+    method.streams || method.label == "WorkerService.Lease"
+}
+
+/// How long a method may take: what waits for a worker takes longer; a caller may ask for less.
+fn allowed(method: Option<&Method>, headers: &HeaderMap) -> Duration {
+    let works = method.is_some_and(|method| {
+        matches!(method.label.as_str(), "Resources.Plan" | "Resources.Import" | "Resources.Drift")
+    });
+    let most = if works { WORK_WITHIN } else { ANSWER_WITHIN };
+    let asked = headers.get("grpc-timeout").and_then(|value| grpc_timeout(value.to_str().ok()?));
+    asked.map_or(most, |asked| asked.min(most))
+}
+
+/// `8S`, `100m` and the like: at most eight digits and a unit.
+fn grpc_timeout(text: &str) -> Option<Duration> {
+    let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    let count: u64 = digits.parse().ok().filter(|_| digits.len() <= 8)?;
+    Some(match unit {
+        "H" => Duration::from_secs(count * 3600),
+        "M" => Duration::from_secs(count * 60),
+        "S" => Duration::from_secs(count),
+        "m" => Duration::from_millis(count),
+        "u" => Duration::from_micros(count),
+        "n" => Duration::from_nanos(count),
+        _ => return None,
+    })
+}
+
+fn full() -> Fault {
+    Fault::new(Code::Unavailable, "the server is busy").help("try again in a moment")
+}
+
+fn late() -> Fault {
+    Fault::new(Code::TimedOut, "the request took too long")
+        .help("what it began may still go on; look before trying again")
+}
+
+fn text(media_type: &'static str, body: impl Into<Body>) -> Response<Body> {
+    let mut response = Response::new(body.into());
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+fn grpc_code(headers: &HeaderMap) -> &'static str {
+    let code = headers.get("grpc-status").map(|value| tonic::Code::from_bytes(value.as_bytes()));
+    match code.unwrap_or(tonic::Code::Ok) {
+        tonic::Code::Ok => "ok",
+        tonic::Code::Cancelled => "cancelled",
+        tonic::Code::InvalidArgument => "invalid_argument",
+        tonic::Code::DeadlineExceeded => "deadline_exceeded",
+        tonic::Code::NotFound => "not_found",
+        tonic::Code::AlreadyExists => "already_exists",
+        tonic::Code::PermissionDenied => "permission_denied",
+        tonic::Code::ResourceExhausted => "resource_exhausted",
+        tonic::Code::FailedPrecondition => "failed_precondition",
+        tonic::Code::Aborted => "aborted",
+        tonic::Code::OutOfRange => "out_of_range",
+        tonic::Code::Unimplemented => "unimplemented",
+        tonic::Code::Internal => "internal",
+        tonic::Code::Unavailable => "unavailable",
+        tonic::Code::DataLoss => "data_loss",
+        tonic::Code::Unauthenticated => "unauthenticated",
+        tonic::Code::Unknown => "unknown",
+    }
+}
+
+fn http_code(status: StatusCode) -> &'static str {
+    const KNOWN: [(u16, &str); 16] = [
+        (200, "200"),
+        (400, "400"),
+        (401, "401"),
+        (403, "403"),
+        (404, "404"),
+        (405, "405"),
+        (406, "406"),
+        (409, "409"),
+        (413, "413"),
+        (415, "415"),
+        (422, "422"),
+        (429, "429"),
+        (500, "500"),
+        (503, "503"),
+        (504, "504"),
+        (204, "204"),
+    ];
+    KNOWN.iter().find(|(known, _)| *known == status.as_u16()).map_or("other", |(_, text)| text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_caller_may_ask_for_less_time_and_never_for_more() {
+        let mut headers = HeaderMap::new();
+        assert_eq!(allowed(None, &headers), ANSWER_WITHIN);
+        for (text, expected) in [("5S", 5_000), ("250m", 250), ("99999999H", 60_000), ("soon", 60_000), ("", 60_000)] {
+            headers.insert("grpc-timeout", HeaderValue::from_static(text));
+            assert_eq!(allowed(None, &headers), Duration::from_millis(expected), "{text}");
+        }
+        headers.clear();
+        assert_eq!(allowed(methods().at("/berth.api.v1.Resources/Plan"), &headers), WORK_WITHIN);
+    }
+}

@@ -1,0 +1,156 @@
+//! What `/metrics` shows. Counters are counted where things happen; what the database knows is asked for when it is shown.
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::{Registry, Unit};
+use std::sync::Arc;
+use std::time::Duration;
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub struct Request {
+    /// Such as `Resources.Apply`.
+    pub method: &'static str,
+    /// `grpc` or `rest`.
+    pub protocol: &'static str,
+    /// The HTTP status for REST, the code's name for gRPC.
+    pub code: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub struct Called {
+    pub method: &'static str,
+    pub protocol: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub struct State {
+    pub state: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub struct Op {
+    /// `apply`, `delete`, `drift`, `plan` or `import`.
+    pub op: String,
+}
+
+/// From half a millisecond to a minute.
+const LATENCIES: [f64; 14] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0, 60.0];
+
+#[derive(Clone)]
+pub struct Metrics(Arc<Inner>);
+
+pub struct Inner {
+    registry: Registry,
+    pub requests: Family<Request, Counter>,
+    latency: Family<Called, Histogram, fn() -> Histogram>,
+    pub in_flight: Gauge,
+    pub connections: Gauge,
+    pub handshakes_failed: Counter,
+    /// Refused because of a limit: too many at once, or too many a second.
+    pub turned_away: Counter,
+    pub watchers: Gauge,
+    /// Watchers that were too slow and were let go.
+    pub watchers_dropped: Counter,
+    pub leases: Family<Op, Counter>,
+    pub leases_expired: Counter,
+    pub reports: Family<State, Counter>,
+    pub fenced: Counter,
+    pub(crate) tasks: Family<State, Gauge>,
+    pub(crate) workers: Gauge,
+    pub(crate) resources: Family<State, Gauge>,
+}
+
+impl std::ops::Deref for Metrics {
+    type Target = Inner;
+
+    fn deref(&self) -> &Inner {
+        &self.0
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let latency: Family<Called, Histogram, fn() -> Histogram> =
+            Family::new_with_constructor(|| Histogram::new(LATENCIES));
+        let mut inner = Inner {
+            registry: Registry::default(),
+            latency,
+            requests: Family::default(),
+            in_flight: Gauge::default(),
+            connections: Gauge::default(),
+            handshakes_failed: Counter::default(),
+            turned_away: Counter::default(),
+            watchers: Gauge::default(),
+            watchers_dropped: Counter::default(),
+            leases: Family::default(),
+            leases_expired: Counter::default(),
+            reports: Family::default(),
+            fenced: Counter::default(),
+            tasks: Family::default(),
+            workers: Gauge::default(),
+            resources: Family::default(),
+        };
+        let mut registry = Registry::with_prefix("berth");
+        let build = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
+        registry.register("build", "What is running", build);
+        registry.register("requests", "Requests answered", inner.requests.clone());
+        let help = "Time from a request's head to its answer's head";
+        registry.register_with_unit("request_duration", help, Unit::Seconds, inner.latency.clone());
+        registry.register("requests_in_flight", "Requests being answered", inner.in_flight.clone());
+        registry.register("connections", "Open connections", inner.connections.clone());
+        registry.register("handshakes_failed", "TLS handshakes that failed", inner.handshakes_failed.clone());
+        registry.register("requests_turned_away", "Requests refused because of a limit", inner.turned_away.clone());
+        registry.register("watchers", "Callers that follow events", inner.watchers.clone());
+        registry.register("watchers_dropped", "Watchers let go for being slow", inner.watchers_dropped.clone());
+        registry.register("leases", "Tasks handed to workers", inner.leases.clone());
+        registry.register("leases_expired", "Leases that ended without a report", inner.leases_expired.clone());
+        registry.register("reports", "Ends of tasks that workers reported", inner.reports.clone());
+        registry.register("fenced", "Writes of stale workers that were refused", inner.fenced.clone());
+        registry.register("tasks", "Tasks that are open, and that ended lately", inner.tasks.clone());
+        registry.register("workers", "Workers seen lately", inner.workers.clone());
+        registry.register("resources", "Resources", inner.resources.clone());
+        inner.registry = registry;
+        Self(Arc::new(inner))
+    }
+}
+
+impl Metrics {
+    pub fn answered(&self, method: &'static str, protocol: &'static str, code: &'static str, took: Duration) {
+        self.requests.get_or_create(&Request { method, protocol, code }).inc();
+        self.latency.get_or_create(&Called { method, protocol }).observe(took.as_secs_f64());
+    }
+
+    /// In the OpenMetrics text form.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        // Writing into memory cannot fail.
+        _ = prometheus_client::encoding::text::encode(&mut text, &self.registry);
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_counted_is_shown() {
+        let metrics = Metrics::default();
+        metrics.answered("Resources.Apply", "rest", "200", Duration::from_millis(3));
+        metrics.leases_expired.inc();
+        let text = metrics.text();
+        for line in [
+            r#"berth_requests_total{method="Resources.Apply",protocol="rest",code="200"} 1"#,
+            r#"berth_request_duration_seconds_bucket{le="0.005",method="Resources.Apply",protocol="rest"} 1"#,
+            "berth_leases_expired_total 1",
+            "berth_build_info{version=",
+            "# EOF",
+        ] {
+            assert!(text.contains(line), "{line} is not in\n{text}");
+        }
+    }
+}

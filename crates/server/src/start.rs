@@ -1,0 +1,164 @@
+//! From nothing to a server that answers: folder, database, key, certificate, first token, services, controller, worker.
+
+use crate::api::Shared;
+use crate::api::front::Front;
+use crate::limits::Limits;
+use crate::rest::Gateway;
+use crate::serve;
+use crate::tls::{self, Certificates, Tls, TlsError};
+use axum::Router;
+use berth_clouds::accounts::Simulated;
+use berth_store::{Control, Options, Store, StoreError};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use tonic::service::Routes;
+
+/// Everything that a server is told.
+#[derive(Clone)]
+pub struct Config {
+    pub listen: SocketAddr,
+    /// Where the server keeps what is its own: certificate, first token, and by default the database and its key.
+    pub folder: PathBuf,
+    pub store: Options,
+    pub tls: Tls,
+    /// Authority of workers' certificates; with it, workers have to show one.
+    pub client_ca: Option<PathBuf>,
+    pub limits: Limits,
+    /// The worker inside the server; `None`: only workers elsewhere.
+    pub worker: Option<WorkerHere>,
+    /// Simulated clouds in place of real ones, for the worker inside.
+    pub simulated: Option<Simulated>,
+}
+
+/// The worker inside the server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkerHere {
+    pub capacity: u32,
+    /// Environment variables and files that accounts may take their tokens from.
+    pub allow_env: Vec<String>,
+    pub allow_file: Vec<PathBuf>,
+}
+
+impl Default for WorkerHere {
+    fn default() -> Self {
+        Self { capacity: 16, allow_env: Vec::new(), allow_file: Vec::new() }
+    }
+}
+
+impl Config {
+    /// A server with its own database in its folder, on a free port of this machine.
+    pub fn in_folder(folder: impl Into<PathBuf>) -> Self {
+        let folder = folder.into();
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            store: Options::at(folder.join("state.db")),
+            folder,
+            tls: Tls::Own { names: Vec::new() },
+            client_ca: None,
+            limits: Limits::default(),
+            worker: Some(WorkerHere::default()),
+            simulated: None,
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error("cannot make the folder {}", path.display())]
+    Folder { path: PathBuf, source: std::io::Error },
+    #[error("cannot listen on {address}")]
+    Listen { address: SocketAddr, source: std::io::Error },
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("the API's own description cannot be used: {0}")]
+    Api(String),
+}
+
+/// A server that runs.
+pub struct Running {
+    pub address: SocketAddr,
+    /// Where clients find what to trust; `None` where a certificate was given.
+    pub ca: Option<PathBuf>,
+    pub shared: Arc<Shared>,
+    stop: CancellationToken,
+    tasks: Vec<JoinHandle<()>>,
+    serving: JoinHandle<()>,
+}
+
+impl Running {
+    /// Such as `https://127.0.0.1:7443`.
+    pub fn url(&self) -> String {
+        let address = match self.address.ip() {
+            ip if ip.is_unspecified() => SocketAddr::from(([127, 0, 0, 1], self.address.port())),
+            _ => self.address,
+        };
+        format!("https://{address}")
+    }
+
+    /// Lets open requests and tasks end, then closes the database.
+    pub async fn stop(self) {
+        self.stop.cancel();
+        _ = self.serving.await;
+        for task in self.tasks {
+            _ = task.await;
+        }
+        self.shared.control.close().await;
+        self.shared.control.store().close().await;
+    }
+}
+
+/// Returns when the server answers.
+pub async fn start(config: Config) -> Result<Running, StartError> {
+    make_folder(&config.folder)?;
+    let listener = TcpListener::bind(config.listen)
+        .await
+        .map_err(|source| StartError::Listen { address: config.listen, source })?;
+    let address = listener.local_addr().map_err(|source| StartError::Listen { address: config.listen, source })?;
+    let certificates = Certificates::open(&config.tls, &config.folder, address.ip())?;
+    let tls = Arc::new(tls::config(certificates.clone(), config.client_ca.as_deref())?);
+    let control = Control::open(Store::open(config.store.clone()).await?).await?;
+
+    let stop = CancellationToken::new();
+    let shared = Arc::new(Shared::new(control, config, stop.clone()));
+    let inside = inside(&shared).await?;
+    let gateway = Gateway::new(inside.clone()).map_err(|error| StartError::Api(error.to_string()))?;
+    let front = Arc::new(Front::new(shared.clone(), inside, gateway));
+
+    let ca = certificates.authority();
+    let tasks = vec![tokio::spawn(certificates.renew(stop.clone()))];
+    // The controller and the worker inside are started here.
+    let most = shared.config.limits.connections;
+    let serving = tokio::spawn(serve::serve(listener, tls, front, most, shared.metrics.clone(), stop.clone()));
+    Ok(Running { address, ca, shared, stop, tasks, serving })
+}
+
+/// The gRPC routes with everything that guards them: what REST calls, and what gRPC calls.
+async fn inside(shared: &Arc<Shared>) -> Result<Router, StartError> {
+    let failed = |error: tonic_reflection::server::Error| StartError::Api(error.to_string());
+    let reflection = tonic_reflection::server::Builder::configure()
+        .register_encoded_file_descriptor_set(crate::DESCRIPTORS)
+        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+        .build_v1()
+        .map_err(failed)?;
+    let (reporter, health) = tonic_health::server::health_reporter();
+    reporter.set_service_status("", tonic_health::ServingStatus::Serving).await;
+    let mut routes = Routes::builder();
+    routes.add_service(reflection).add_service(health);
+    crate::api::add_services(&mut routes, shared);
+    Ok(routes.routes().prepare().into_axum_router())
+}
+
+fn make_folder(folder: &Path) -> Result<(), StartError> {
+    let failed = |source| StartError::Folder { path: folder.to_owned(), source };
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder).map_err(failed)
+}
