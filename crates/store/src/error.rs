@@ -39,6 +39,9 @@ pub enum StoreError {
     /// A sealed value does not open where it stands: it was moved or damaged.
     #[error("a secret of {of} cannot be decrypted: it was moved or damaged")]
     Sealed { of: String },
+    /// The ring was changed too early, or has not come to this machine yet.
+    #[error("a secret of {of} is sealed with the key {key}, which is not in the key ring")]
+    KeyUnknown { of: String, key: String },
     #[error("the state holds something unreadable in {of}: {cause}")]
     Corrupt { of: String, cause: String },
     /// What should be written is larger than the state takes.
@@ -114,10 +117,16 @@ impl StoreError {
             ],
             Self::Newer { .. } => &["use the berth that wrote it, or a newer one"],
             Self::Locked { .. } => &["wait until it is done; the lock is freed by itself when that process ends"],
-            Self::Key { .. } => &["a key is 32 bytes in base64 or hex: make one with `openssl rand -base64 32`"],
+            Self::Key { .. } => &[
+                "a key is 32 bytes in base64 or hex, such as `openssl rand -base64 32` makes; a key ring has one on each line, \
+                 with its id before it",
+            ],
             Self::KeyMissing { .. } | Self::WrongKey { .. } => &[
                 "give the key that the state was made with: set BERTH_KEY, or BERTH_KEY_FILE to the file that holds it",
                 "without that key the secrets in this state are lost; another state can be chosen with `--state FILE`",
+            ],
+            Self::KeyUnknown { .. } => &[
+                "add that key to the ring that this command or server reads; running servers read it again by themselves",
             ],
             Self::Sealed { .. } | Self::Corrupt { .. } => &["restore the state from a backup"],
             Self::Fenced => &["wait until the other run is done, then run the same command again"],

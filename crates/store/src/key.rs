@@ -1,38 +1,60 @@
-//! Where the key comes from: `BERTH_KEY`, the file in `BERTH_KEY_FILE`, or a file in the user's data folder that is made
-//! at first use. Never beside the state: whoever copies the state's folder must not get the key with it.
+//! Where the key ring comes from: `BERTH_KEY`, the command in `BERTH_KEY_COMMAND`, the file in `BERTH_KEY_FILE`, or a file in
+//! the user's data folder that is made at first use. Never beside an embedded state: whoever copies the state's folder
+//! must not get the key with it.
 
 use crate::error::StoreError;
 use crate::files;
+use crate::key_command;
+use crate::keyring::KeyRing;
 use crate::place::data_folder;
-use crate::seal::{KEY_BYTES, Key, random};
-use base64::Engine as _;
-use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
-use secrecy::{ExposeSecret, SecretBox};
+use crate::seal::{KEY_BYTES, random};
+use secrecy::SecretBox;
 use std::ffi::OsString;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use zeroize::{Zeroize, Zeroizing};
+use std::time::SystemTime;
+use zeroize::Zeroizing;
 
-/// A key in text form is 44 or 64 characters; a file may have some white space around it.
-const KEY_FILE_BYTES_MAX: u64 = 4096;
+/// A ring in text form: as many lines as it may have keys, with room for remarks.
+pub(crate) const RING_BYTES_MAX: u64 = 32 << 10;
 
-/// Where to look for the key.
+/// Where to look for the key ring.
 #[derive(Clone, Default)]
 pub enum KeySource {
-    /// `BERTH_KEY`, then `BERTH_KEY_FILE`, then the user's own key, which is made if there is none yet.
+    /// `BERTH_KEY`, then `BERTH_KEY_COMMAND`, then `BERTH_KEY_FILE`, then the user's own key, which is made if there is none.
     #[default]
     Usual,
     /// A file, which is made if it does not exist.
     File(PathBuf),
+    /// A command that prints the ring; words are split at blanks, and no shell is started.
+    Command(String),
     /// The key itself.
     Given(Arc<SecretBox<[u8; KEY_BYTES]>>),
 }
 
-/// A key that was found, or the place where one can be made.
+/// A ring that was found, or the place where one can be made.
 pub(crate) enum Found {
-    Key { key: Key, place: String },
+    Keys { ring: KeyRing, place: String },
     Absent { path: PathBuf },
+}
+
+/// Tells whether a file was written since.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    bytes: u64,
+    modified: Option<SystemTime>,
+    /// A file that was put in the place of another one, however fast.
+    number: u64,
+}
+
+/// What a source comes down to in this process's environment.
+enum Origin {
+    Given(Arc<SecretBox<[u8; KEY_BYTES]>>),
+    Text { text: Zeroizing<Vec<u8>>, place: &'static str },
+    Command { line: String, place: &'static str },
+    /// Whether the user named it: making one there would hide a typing error.
+    File { path: PathBuf, named: bool },
 }
 
 impl KeySource {
@@ -40,34 +62,89 @@ impl KeySource {
         self.find_with(|name| std::env::var_os(name))
     }
 
-    fn find_with(&self, env: impl Fn(&str) -> Option<OsString>) -> Result<Found, StoreError> {
+    /// The file that holds the ring, where it is a file.
+    pub fn file(&self) -> Option<PathBuf> {
+        match self.origin(|name| std::env::var_os(name)) {
+            Ok(Origin::File { path, .. }) => Some(path),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn is_command(&self) -> bool {
         match self {
-            Self::Given(key) => Ok(Found::Key { key: key.clone(), place: "the caller".into() }),
-            Self::File(path) => from_file(path),
-            Self::Usual => {
-                if let Some(text) = env("BERTH_KEY").filter(|text| !text.is_empty()) {
-                    let place = "the environment variable BERTH_KEY";
-                    let text = Zeroizing::new(text.into_encoded_bytes());
-                    return Ok(Found::Key { key: parse(&text, place)?, place: place.into() });
-                }
-                if let Some(path) = env("BERTH_KEY_FILE").filter(|path| !path.is_empty()) {
-                    // The user named this file: making one there would hide a typing error.
-                    return match from_file(Path::new(&path))? {
-                        Found::Absent { path } => Err(StoreError::Key {
-                            place: format!("{} (BERTH_KEY_FILE)", path.display()),
-                            cause: "there is no such file".into(),
-                        }),
-                        found => Ok(found),
-                    };
-                }
-                match data_folder(env) {
-                    Some(folder) => from_file(&folder.join("key")),
-                    None => Err(StoreError::Key {
-                        place: "the user's data folder".into(),
-                        cause: "neither BERTH_KEY, BERTH_KEY_FILE, XDG_DATA_HOME nor HOME is set".into(),
-                    }),
-                }
+            Self::Command(_) => true,
+            Self::Usual => matches!(self.origin(|name| std::env::var_os(name)), Ok(Origin::Command { .. })),
+            Self::File(_) | Self::Given(_) => false,
+        }
+    }
+
+    /// `None` where there is no file.
+    pub(crate) fn stamp(&self) -> Option<Stamp> {
+        let about = std::fs::metadata(self.file()?).ok()?;
+        #[cfg(unix)]
+        let number = std::os::unix::fs::MetadataExt::ino(&about);
+        #[cfg(not(unix))]
+        let number = 0;
+        Some(Stamp { bytes: about.len(), modified: about.modified().ok(), number })
+    }
+
+    fn origin(&self, env: impl Fn(&str) -> Option<OsString>) -> Result<Origin, StoreError> {
+        let env = |name: &str| env(name).filter(|text| !text.is_empty());
+        match self {
+            Self::Given(key) => return Ok(Origin::Given(key.clone())),
+            Self::File(path) => return Ok(Origin::File { path: path.clone(), named: false }),
+            Self::Command(line) => return Ok(Origin::Command { line: line.clone(), place: "the key command" }),
+            Self::Usual => {}
+        }
+        if let Some(text) = env("BERTH_KEY") {
+            let text = Zeroizing::new(text.into_encoded_bytes());
+            return Ok(Origin::Text { text, place: "the environment variable BERTH_KEY" });
+        }
+        if let Some(line) = env("BERTH_KEY_COMMAND") {
+            let place = "the command in BERTH_KEY_COMMAND";
+            let bad = |_| StoreError::Key { place: place.into(), cause: "it is not text".into() };
+            return Ok(Origin::Command { line: line.into_string().map_err(bad)?, place });
+        }
+        if let Some(path) = env("BERTH_KEY_FILE") {
+            return Ok(Origin::File { path: path.into(), named: true });
+        }
+        match data_folder(env) {
+            Some(folder) => Ok(Origin::File { path: folder.join("key"), named: false }),
+            None => Err(StoreError::Key {
+                place: "the user's data folder".into(),
+                cause: "neither BERTH_KEY, BERTH_KEY_COMMAND, BERTH_KEY_FILE, XDG_DATA_HOME nor HOME is set".into(),
+            }),
+        }
+    }
+
+    fn find_with(&self, env: impl Fn(&str) -> Option<OsString>) -> Result<Found, StoreError> {
+        match self.origin(env)? {
+            Origin::Given(key) => Ok(Found::Keys { ring: KeyRing::of(key), place: "the caller".into() }),
+            Origin::Text { text, place } => {
+                Ok(Found::Keys { ring: KeyRing::parse(&text, place)?, place: place.into() })
             }
+            Origin::Command { line, place } => {
+                let text = key_command::run(&line, place)?;
+                Ok(Found::Keys { ring: KeyRing::parse(&text, place)?, place: place.into() })
+            }
+            Origin::File { path, named } => match from_file(&path)? {
+                Found::Absent { path } if named => Err(StoreError::Key {
+                    place: format!("{} (BERTH_KEY_FILE)", path.display()),
+                    cause: "there is no such file".into(),
+                }),
+                found => Ok(found),
+            },
+        }
+    }
+
+    /// The ring as it is at its source, and the source's name. A file that is not there is an error here.
+    pub fn ring(&self) -> Result<(KeyRing, String), StoreError> {
+        match self.find()? {
+            Found::Keys { ring, place } => Ok((ring, place)),
+            Found::Absent { path } => Err(StoreError::Key {
+                place: path.display().to_string(),
+                cause: "there is no such file".into(),
+            }),
         }
     }
 }
@@ -84,93 +161,83 @@ fn from_file(path: &Path) -> Result<Found, StoreError> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Found::Absent { path: path.into() }),
         Err(error) => return Err(trouble(path, "open")(error)),
     };
-    let mut text = Zeroizing::new(Vec::with_capacity(KEY_FILE_BYTES_MAX as usize));
-    file.take(KEY_FILE_BYTES_MAX).read_to_end(&mut text).map_err(trouble(path, "read"))?;
     let place = path.display().to_string();
-    Ok(Found::Key { key: parse(&text, &place)?, place })
-}
-
-fn parse(text: &[u8], place: &str) -> Result<Key, StoreError> {
-    let text = text.trim_ascii();
-    let mut bytes = Zeroizing::new(Vec::with_capacity(KEY_BYTES));
-    let ok = if text.len() == KEY_BYTES * 2 { hex(text, &mut bytes) } else { decode(text, &mut bytes) };
-    let mut array: [u8; KEY_BYTES] = match (ok, bytes.as_slice().try_into()) {
-        (true, Ok(array)) => array,
-        _ => {
-            return Err(StoreError::Key { place: place.into(), cause: "it is not 32 bytes in base64 or hex".into() });
-        }
-    };
-    let key = SecretBox::init_with_mut(|key: &mut [u8; KEY_BYTES]| key.copy_from_slice(&array));
-    array.zeroize();
-    Ok(Arc::new(key))
-}
-
-fn decode(text: &[u8], into: &mut Vec<u8>) -> bool {
-    if text.len() > KEY_BYTES * 2 {
-        return false;
+    let mut text = Zeroizing::new(Vec::with_capacity(RING_BYTES_MAX as usize + 1));
+    file.take(RING_BYTES_MAX + 1).read_to_end(&mut text).map_err(trouble(path, "read"))?;
+    if text.len() as u64 > RING_BYTES_MAX {
+        return Err(StoreError::Key { place, cause: format!("it is larger than {RING_BYTES_MAX} bytes") });
     }
-    let engine = if text.ends_with(b"=") { &STANDARD } else { &STANDARD_NO_PAD };
-    engine.decode_vec(text, into).is_ok()
+    Ok(Found::Keys { ring: KeyRing::parse(&text, &place)?, place })
 }
 
-fn hex(text: &[u8], into: &mut Vec<u8>) -> bool {
-    let digit = |byte: u8| char::from(byte).to_digit(16);
-    for pair in text.chunks_exact(2) {
-        match (digit(pair[0]), digit(pair[1])) {
-            (Some(high), Some(low)) => into.push((high * 16 + low) as u8),
-            _ => return false,
-        }
-    }
-    true
-}
-
-/// Makes a key at `path`, for the owner alone and durable before it is used. Two processes at once end with the same key:
-/// a finished file is linked into place, and whoever comes second reads the first one's.
-pub(crate) fn create(path: &Path) -> Result<(Key, String), StoreError> {
-    files::private_parent(path)?;
-    let mut key = SecretBox::<[u8; KEY_BYTES]>::default();
-    {
-        use secrecy::ExposeSecretMut;
-        random(key.expose_secret_mut())?;
-    }
-    let mut nonce = [0u8; 8];
-    random(&mut nonce)?;
-    let half_made = path.with_extension(format!("{:016x}.new", u64::from_le_bytes(nonce)));
-    let text = Zeroizing::new(format!("{}\n", STANDARD.encode(key.expose_secret())));
-    let written = files::private_file()
-        .create_new(true)
-        .open(&half_made)
-        .and_then(|mut file| {
-            file.write_all(text.as_bytes())?;
-            file.sync_all()
-        })
-        .and_then(|()| std::fs::hard_link(&half_made, path));
+/// Makes a ring of one key at `path`, for the owner alone and durable before it is used. Two processes at once end with the
+/// same key: a finished file is linked into place, and whoever comes second reads the first one's.
+pub(crate) fn create(path: &Path) -> Result<(KeyRing, String), StoreError> {
+    let ring = KeyRing::generate()?;
+    let half_made = write_beside(path, &ring)?;
+    let linked = std::fs::hard_link(&half_made, path);
     // Left behind only if the process dies here; it then holds a key that nothing is sealed with.
     let removed = std::fs::remove_file(&half_made);
-    match written {
+    match linked {
         Ok(()) => {
             removed.map_err(trouble(&half_made, "remove"))?;
-            if let Some(folder) = path.parent() {
-                files::sync_folder(folder).map_err(trouble(path, "keep"))?;
-            }
+            keep_name(path)?;
             tracing::info!(path = %path.display(), "made a new encryption key");
-            Ok((Arc::new(key), path.display().to_string()))
+            Ok((ring, path.display().to_string()))
         }
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => match from_file(path)? {
-            Found::Key { key, place } => Ok((key, place)),
+            Found::Keys { ring, place } => Ok((ring, place)),
             Found::Absent { .. } => Err(trouble(path, "create")(error)),
         },
         Err(error) => Err(trouble(path, "create")(error)),
     }
 }
 
+/// Puts a ring in a file's place, for the owner alone, whole or not at all.
+pub fn write_ring(path: &Path, ring: &KeyRing) -> Result<(), StoreError> {
+    let half_made = write_beside(path, ring)?;
+    std::fs::rename(&half_made, path).map_err(|error| {
+        _ = std::fs::remove_file(&half_made);
+        trouble(path, "replace")(error)
+    })?;
+    keep_name(path)
+}
+
+fn write_beside(path: &Path, ring: &KeyRing) -> Result<PathBuf, StoreError> {
+    files::private_parent(path)?;
+    let mut nonce = [0u8; 8];
+    random(&mut nonce)?;
+    let half_made = path.with_extension(format!("{:016x}.new", u64::from_le_bytes(nonce)));
+    let text = ring.text();
+    let written = files::private_file().create_new(true).open(&half_made).and_then(|mut file| {
+        file.write_all(text.as_bytes())?;
+        file.sync_all()
+    });
+    match written {
+        Ok(()) => Ok(half_made),
+        Err(error) => {
+            _ = std::fs::remove_file(&half_made);
+            Err(trouble(path, "write")(error))
+        }
+    }
+}
+
+fn keep_name(path: &Path) -> Result<(), StoreError> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    files::sync_folder(folder).map_err(trouble(path, "keep"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
+    use secrecy::ExposeSecret;
+
     fn key_of(found: Found) -> ([u8; KEY_BYTES], String) {
         match found {
-            Found::Key { key, place } => (*key.expose_secret(), place),
+            Found::Keys { ring, place } => (*ring.first().secret().expose_secret(), place),
             Found::Absent { path } => panic!("no key at {}", path.display()),
         }
     }
@@ -193,14 +260,37 @@ mod tests {
     }
 
     #[test]
-    fn bad_keys_are_refused_without_being_shown() {
-        for bad in ["", "short", "!!!!", &"zz".repeat(32), &"ab".repeat(33), &STANDARD.encode([1u8; 31])] {
-            let error = parse(bad.as_bytes(), "the test").unwrap_err();
-            assert!(matches!(&error, StoreError::Key { place, .. } if place == "the test"), "{bad}");
-            assert!(bad.is_empty() || !error.to_string().contains(bad));
-        }
+    fn a_file_that_was_named_must_be_there() {
         let missing = KeySource::Usual.find_with(|name| (name == "BERTH_KEY_FILE").then(|| "/no/such/key".into()));
         assert!(matches!(missing, Err(StoreError::Key { .. })));
+    }
+
+    #[test]
+    fn a_command_is_asked_before_a_file() {
+        let line = format!("printf %s\\n {}", "ab".repeat(32));
+        let both = |name: &str| match name {
+            "BERTH_KEY_COMMAND" => Some(OsString::from(line.as_str())),
+            "BERTH_KEY_FILE" => Some("/no/such/key".into()),
+            _ => None,
+        };
+        assert_eq!(key_of(KeySource::Usual.find_with(both).unwrap()).0, [0xab; 32]);
+    }
+
+    #[test]
+    fn a_ring_is_replaced_whole_and_for_its_owner_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
+        let source = KeySource::File(path.clone());
+        let (one, _) = create(&path).unwrap();
+        let stamp = source.stamp();
+        assert!(stamp.is_some() && stamp == source.stamp());
+        write_ring(&path, &one.after(&KeyRing::generate().unwrap())).unwrap();
+        assert_ne!(stamp, source.stamp(), "a new ring is seen");
+        let (two, _) = source.ring().unwrap();
+        assert_eq!((two.ids().len(), &two.ids()[1]), (2, &one.ids()[0]));
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+        std::fs::write(&path, "x".repeat(RING_BYTES_MAX as usize + 1)).unwrap();
+        assert!(source.ring().is_err());
     }
 
     #[test]
@@ -210,7 +300,7 @@ mod tests {
         let makers: Vec<_> = (0..8)
             .map(|_| {
                 let path = path.clone();
-                std::thread::spawn(move || *create(&path).unwrap().0.expose_secret())
+                std::thread::spawn(move || *create(&path).unwrap().0.first().secret().expose_secret())
             })
             .collect();
         let keys: Vec<_> = makers.into_iter().map(|maker| maker.join().unwrap()).collect();

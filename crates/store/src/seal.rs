@@ -1,7 +1,15 @@
-//! Encryption of secrets at rest: XChaCha20-Poly1305, with the row that a secret belongs to as associated data, so that
-//! a sealed value which was moved to another row does not open.
+//! Encryption of secrets at rest. Each sealed text has a data key of its own, used once, which is itself encrypted
+//! ("wrapped") with a key of the ring: a new key means wrapping data keys anew and touching no secret. Both layers are
+//! XChaCha20-Poly1305 with the row that a secret belongs to as associated data, so that a sealed value which was moved to
+//! another row does not open.
+//!
+//! ```text
+//! sealed:v2:KEY-ID:base64(nonce, wrapped data key):base64(nonce, encrypted text)
+//! sealed:v1:base64(nonce, encrypted text)          written before there were data keys; still read
+//! ```
 
 use crate::error::StoreError;
+use crate::keyring::{KeyRing, Keys, RingKey};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use berth_model::ResourceId;
@@ -17,19 +25,39 @@ use std::sync::Arc;
 use zeroize::Zeroizing;
 
 /// Every sealed text starts with this.
-pub const PREFIX: &str = "sealed:v1:";
+pub const PREFIX: &str = "sealed:v";
+pub(crate) const PREFIX_V1: &str = "sealed:v1:";
+pub(crate) const PREFIX_V2: &str = "sealed:v2:";
 
 pub(crate) const KEY_BYTES: usize = 32;
 const NONCE_BYTES: usize = 24;
 
-/// The key, as long as it is in memory.
+/// A key, as long as it is in memory.
 pub(crate) type Key = Arc<SecretBox<[u8; KEY_BYTES]>>;
 
-/// Seals and opens with one key.
+/// Seals with the first key of a ring and opens with all of them.
 pub(crate) struct Sealer {
-    cipher: XChaCha20Poly1305,
-    /// Begins each digest: a key of its own, so that the cipher's key has one use.
+    keys: Keys,
+    /// Begins each digest: a key of its own, so that the ciphers' keys have one use and digests outlive them.
     digest: Hmac<Sha256>,
+}
+
+/// Why a text did not open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Unopened {
+    /// Sealed with a key that the ring does not have.
+    Unknown(String),
+    /// Not sealed text, not for this place, or damaged.
+    Bad,
+}
+
+impl Unopened {
+    pub fn of(self, of: &str) -> StoreError {
+        match self {
+            Self::Unknown(key) => StoreError::KeyUnknown { of: of.to_owned(), key },
+            Self::Bad => StoreError::Sealed { of: of.to_owned() },
+        }
+    }
 }
 
 /// Where a secret stands. Parts are written with their lengths, so that no two places look alike.
@@ -49,7 +77,11 @@ impl Place {
         Self::new("meta", &["key_check"])
     }
 
-    /// A secret in a manifest, by its JSON pointer.
+    pub fn digest_key() -> Self {
+        Self::new("meta", &["digest_key"])
+    }
+
+    /// A secret in a manifest, by its JSON pointer. A revision of a manifest keeps it in the same place.
     pub fn manifest(id: &ResourceId, pointer: &str) -> Self {
         Self::new("resources.manifest", &[&id.kind, &id.name, &id.org, &id.env, pointer])
     }
@@ -66,46 +98,165 @@ impl Place {
     pub fn unit(id: &ResourceId, key: &str, token: &str, output: &str) -> Self {
         Self::new("units.secrets", &[&id.kind, &id.name, &id.org, &id.env, key, token, output])
     }
+
+    /// What a task carries, by the task's id.
+    pub fn payload(task: &str) -> Self {
+        Self::new("tasks.payload", &[task])
+    }
+
+    /// What a data key is wrapped for: the place, and the key that it is wrapped with.
+    fn wrap(&self, key: &str) -> Vec<u8> {
+        let mut bytes = Self::new("wrapped data key", &[key]).0;
+        bytes.extend_from_slice(&self.0);
+        bytes
+    }
+}
+
+/// A text of the second version, taken apart.
+struct Parts<'t> {
+    key: &'t str,
+    wrapped: &'t str,
+    body: &'t str,
+}
+
+impl<'t> Parts<'t> {
+    fn of(sealed: &'t str) -> Option<Self> {
+        let (key, rest) = sealed.strip_prefix(PREFIX_V2)?.split_once(':')?;
+        let (wrapped, body) = rest.split_once(':')?;
+        Some(Self { key, wrapped, body })
+    }
+
+    /// The data key.
+    fn unwrap(&self, place: &Place, ring: &KeyRing) -> Result<Zeroizing<Vec<u8>>, Unopened> {
+        let key = ring.find(self.key).ok_or_else(|| Unopened::Unknown(self.key.to_owned()))?;
+        let clear = decrypt(key.cipher(), self.wrapped, &place.wrap(self.key)).map(Zeroizing::new);
+        clear.filter(|key| key.len() == KEY_BYTES).ok_or(Unopened::Bad)
+    }
+}
+
+/// The id of the key that a text is sealed with; empty for the first version, which does not tell, and `None` for what is
+/// not sealed.
+pub(crate) fn key_of(sealed: &str) -> Option<&str> {
+    match Parts::of(sealed) {
+        Some(parts) => Some(parts.key),
+        None => sealed.starts_with(PREFIX_V1).then_some(""),
+    }
+}
+
+fn encrypt(cipher: &XChaCha20Poly1305, clear: &[u8], aad: &[u8], into: &mut String) -> Result<(), StoreError> {
+    let mut bytes = vec![0u8; NONCE_BYTES];
+    random(&mut bytes)?;
+    let nonce: [u8; NONCE_BYTES] = bytes.as_slice().try_into().unwrap_or([0; NONCE_BYTES]);
+    let sealed = cipher
+        .encrypt(&XNonce::from(nonce), Payload { msg: clear, aad })
+        .map_err(|_| StoreError::Database("a secret is too long to encrypt".into()))?;
+    bytes.extend_from_slice(&sealed);
+    STANDARD_NO_PAD.encode_string(&bytes, into);
+    Ok(())
+}
+
+fn decrypt(cipher: &XChaCha20Poly1305, text: &str, aad: &[u8]) -> Option<Vec<u8>> {
+    let bytes = STANDARD_NO_PAD.decode(text).ok()?;
+    let (nonce, sealed) = bytes.split_at_checked(NONCE_BYTES)?;
+    let nonce: [u8; NONCE_BYTES] = nonce.try_into().ok()?;
+    cipher.decrypt(&XNonce::from(nonce), Payload { msg: sealed, aad }).ok()
+}
+
+fn data_cipher(key: &[u8]) -> Result<XChaCha20Poly1305, Unopened> {
+    XChaCha20Poly1305::new_from_slice(key).map_err(|_| Unopened::Bad)
+}
+
+/// Everything of a text but its body.
+fn envelope(place: &Place, key: &RingKey, data_key: &[u8], body_bytes: usize) -> Result<String, StoreError> {
+    let mut text = String::with_capacity(PREFIX_V2.len() + key.id().len() + 100 + body_bytes);
+    text.push_str(PREFIX_V2);
+    text.push_str(key.id());
+    text.push(':');
+    encrypt(key.cipher(), data_key, &place.wrap(key.id()), &mut text)?;
+    text.push(':');
+    Ok(text)
+}
+
+pub(crate) fn seal_with(key: &RingKey, place: &Place, clear: &str) -> Result<String, StoreError> {
+    let mut data_key = Zeroizing::new([0u8; KEY_BYTES]);
+    random(&mut *data_key)?;
+    let body_bytes = (NONCE_BYTES + clear.len() + 16) * 4 / 3 + 4;
+    let mut text = envelope(place, key, &*data_key, body_bytes)?;
+    encrypt(&XChaCha20Poly1305::new((&*data_key).into()), clear.as_bytes(), &place.0, &mut text)?;
+    Ok(text)
+}
+
+pub(crate) fn open_with(ring: &KeyRing, place: &Place, sealed: &str) -> Result<SecretString, Unopened> {
+    open_and_tell(ring, place, sealed).map(|(clear, _)| clear)
+}
+
+/// The clear text, and the key that opened it.
+pub(crate) fn open_and_tell<'r>(
+    ring: &'r KeyRing,
+    place: &Place,
+    sealed: &str,
+) -> Result<(SecretString, &'r RingKey), Unopened> {
+    let (clear, key) = if let Some(parts) = Parts::of(sealed) {
+        let data_key = parts.unwrap(place, ring)?;
+        let clear = decrypt(&data_cipher(&data_key)?, parts.body, &place.0).ok_or(Unopened::Bad)?;
+        (clear, ring.find(parts.key).ok_or(Unopened::Bad)?)
+    } else {
+        let text = sealed.strip_prefix(PREFIX_V1).ok_or(Unopened::Bad)?;
+        ring.keys().find_map(|key| Some((decrypt(key.cipher(), text, &place.0)?, key))).ok_or(Unopened::Bad)?
+    };
+    match String::from_utf8(clear) {
+        Ok(text) => Ok((SecretString::from(text), key)),
+        Err(error) => {
+            drop(Zeroizing::new(error.into_bytes()));
+            Err(Unopened::Bad)
+        }
+    }
+}
+
+/// The same secret with its data key wrapped by the ring's first key; `None` when it is already.
+pub(crate) fn rewrap(ring: &KeyRing, place: &Place, sealed: &str) -> Result<Option<String>, Unopened> {
+    let first = ring.first();
+    let Some(parts) = Parts::of(sealed) else {
+        let clear = open_with(ring, place, sealed)?;
+        return seal_with(first, place, clear.expose_secret()).map(Some).map_err(|_| Unopened::Bad);
+    };
+    if parts.key == first.id() {
+        return Ok(None);
+    }
+    let data_key = parts.unwrap(place, ring)?;
+    let mut text = envelope(place, first, &data_key, parts.body.len()).map_err(|_| Unopened::Bad)?;
+    text.push_str(parts.body);
+    Ok(Some(text))
+}
+
+/// What digests were made with before they had a secret of their own.
+pub(crate) fn first_digest_key(key: &SecretBox<[u8; KEY_BYTES]>) -> Zeroizing<[u8; KEY_BYTES]> {
+    let mut mac = keyed(key.expose_secret());
+    mac.update(b"berth manifest digest v1");
+    Zeroizing::new(mac.finalize().into_bytes().into())
 }
 
 impl Sealer {
-    pub fn new(key: &SecretBox<[u8; KEY_BYTES]>) -> Self {
-        let cipher = XChaCha20Poly1305::new(key.expose_secret().into());
-        let mut mac = keyed(key.expose_secret());
-        mac.update(b"berth manifest digest v1");
-        let derived: Zeroizing<[u8; KEY_BYTES]> = Zeroizing::new(mac.finalize().into_bytes().into());
-        Self { cipher, digest: keyed(&derived) }
+    pub fn new(keys: Keys, digest_key: &[u8; KEY_BYTES]) -> Self {
+        Self { keys, digest: keyed(digest_key) }
+    }
+
+    pub fn keys(&self) -> &Keys {
+        &self.keys
     }
 
     pub fn seal(&self, place: &Place, clear: &str) -> Result<String, StoreError> {
-        let mut nonce = [0u8; NONCE_BYTES];
-        random(&mut nonce)?;
-        let sealed = self
-            .cipher
-            .encrypt(&XNonce::from(nonce), Payload { msg: clear.as_bytes(), aad: &place.0 })
-            .map_err(|_| StoreError::Database("a secret is too long to encrypt".into()))?;
-        let mut bytes = Vec::with_capacity(NONCE_BYTES + sealed.len());
-        bytes.extend_from_slice(&nonce);
-        bytes.extend_from_slice(&sealed);
-        let mut text = String::with_capacity(PREFIX.len() + bytes.len() * 4 / 3 + 4);
-        text.push_str(PREFIX);
-        STANDARD_NO_PAD.encode_string(&bytes, &mut text);
-        Ok(text)
+        seal_with(self.keys.sealing().first(), place, clear)
     }
 
-    /// `None` when the text is not sealed, not with this key, or not for this place.
-    pub fn open(&self, place: &Place, sealed: &str) -> Option<SecretString> {
-        let bytes = STANDARD_NO_PAD.decode(sealed.strip_prefix(PREFIX)?).ok()?;
-        let (nonce, sealed) = bytes.split_at_checked(NONCE_BYTES)?;
-        let nonce: [u8; NONCE_BYTES] = nonce.try_into().ok()?;
-        let clear = self.cipher.decrypt(&XNonce::from(nonce), Payload { msg: sealed, aad: &place.0 }).ok()?;
-        match String::from_utf8(clear) {
-            Ok(text) => Some(SecretString::from(text)),
-            Err(error) => {
-                drop(Zeroizing::new(error.into_bytes()));
-                None
-            }
+    /// `of` is named in the error.
+    pub fn open(&self, place: &Place, sealed: &str, of: &str) -> Result<SecretString, StoreError> {
+        match open_with(&self.keys.ring(), place, sealed) {
+            // Another server may have a newer ring.
+            Err(Unopened::Unknown(_)) => open_with(&self.keys.again(), place, sealed),
+            other => other,
         }
+        .map_err(|unopened| unopened.of(of))
     }
 
     /// Named secrets as the JSON text that a `secrets` column holds; empty for none.
@@ -118,8 +269,9 @@ impl Sealer {
             return Ok(String::new());
         }
         let mut sealed = BTreeMap::new();
+        let ring = self.keys.sealing();
         for (name, secret) in secrets {
-            sealed.insert(name, self.seal(&place(name), secret.expose_secret())?);
+            sealed.insert(name, seal_with(ring.first(), &place(name), secret.expose_secret())?);
         }
         serde_json::to_string(&sealed).map_err(|error| StoreError::Database(error.to_string()))
     }
@@ -137,7 +289,7 @@ impl Sealer {
             .map_err(|error| StoreError::Corrupt { of: format!("the secrets of {of}"), cause: error.to_string() })?;
         let mut clear = BTreeMap::new();
         for (name, text) in sealed {
-            let secret = self.open(&place(&name), &text).ok_or_else(|| StoreError::Sealed { of: of.to_owned() })?;
+            let secret = self.open(&place(&name), &text, of)?;
             clear.insert(name, secret);
         }
         Ok(clear)
@@ -158,7 +310,7 @@ impl Sealer {
 }
 
 /// HMAC fills short keys up with zeros; doing that here leaves no length to be wrong about.
-fn keyed(key: &[u8; KEY_BYTES]) -> Hmac<Sha256> {
+pub(crate) fn keyed(key: &[u8; KEY_BYTES]) -> Hmac<Sha256> {
     let mut block = Zeroizing::new([0u8; 64]);
     block[..KEY_BYTES].copy_from_slice(key);
     <Hmac<Sha256> as KeyInit>::new((&*block).into())
@@ -205,28 +357,79 @@ pub(crate) fn random(bytes: &mut [u8]) -> Result<(), StoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::key::KeySource;
     use serde_json::json;
 
+    fn ring(bytes: &[u8]) -> KeyRing {
+        let key = |byte: &u8| KeyRing::of(Arc::new(SecretBox::new(Box::new([*byte; KEY_BYTES]))));
+        bytes.iter().rev().map(key).reduce(|ring, first| ring.after(&first)).unwrap()
+    }
+
     fn sealer(byte: u8) -> Sealer {
-        Sealer::new(&SecretBox::new(Box::new([byte; KEY_BYTES])))
+        let source = KeySource::Given(Arc::new(SecretBox::new(Box::new([byte; KEY_BYTES]))));
+        Sealer::new(Keys::new(source, ring(&[byte]), None), &[byte; KEY_BYTES])
+    }
+
+    /// As the first version did it.
+    fn seal_v1(byte: u8, place: &Place, clear: &str) -> String {
+        let mut text = PREFIX_V1.to_owned();
+        encrypt(ring(&[byte]).first().cipher(), clear.as_bytes(), &place.0, &mut text).unwrap();
+        text
+    }
+
+    fn place(token: &str) -> Place {
+        Place::unit(&ResourceId::new("Account", "main"), "cluster", token, "kubeconfig")
     }
 
     #[test]
     fn opens_only_with_its_key_and_in_its_place() {
-        let id = ResourceId::new("Account", "main");
-        let here = Place::unit(&id, "cluster", "t1", "kubeconfig");
-        let sealed = sealer(1).seal(&here, "hush").unwrap();
-        assert!(sealed.starts_with(PREFIX) && !sealed.contains("hush"));
-        assert_eq!(sealer(1).open(&here, &sealed).unwrap().expose_secret(), "hush");
-        assert!(sealer(2).open(&here, &sealed).is_none());
-        assert!(sealer(1).open(&Place::unit(&id, "cluster", "t2", "kubeconfig"), &sealed).is_none());
-        assert!(sealer(1).open(&Place::unit(&id, "clustert", "1", "kubeconfig"), &sealed).is_none());
-        let mut damaged = sealed.clone().into_bytes();
-        let at = damaged.len() - 3;
-        damaged[at] = if damaged[at] == b'A' { b'B' } else { b'A' };
-        assert!(sealer(1).open(&here, &String::from_utf8(damaged).unwrap()).is_none());
-        assert!(sealer(1).open(&here, "sealed:v1:AAAA").is_none());
-        assert_ne!(sealed, sealer(1).seal(&here, "hush").unwrap(), "a nonce is never used twice");
+        let here = place("t1");
+        for sealed in [sealer(1).seal(&here, "hush").unwrap(), seal_v1(1, &here, "hush")] {
+            let open = |byte: u8, place: &Place, text: &str| open_with(&ring(&[byte]), place, text).ok();
+            assert!(sealed.starts_with(PREFIX) && !sealed.contains("hush"));
+            assert_eq!(open(1, &here, &sealed).unwrap().expose_secret(), "hush");
+            assert!(open(2, &here, &sealed).is_none());
+            assert!(open(1, &place("t2"), &sealed).is_none());
+            let id = ResourceId::new("Account", "main");
+            assert!(open(1, &Place::unit(&id, "clustert", "1", "kubeconfig"), &sealed).is_none());
+            // Whichever part of it is changed.
+            for at in PREFIX.len() + 2..sealed.len() {
+                let mut damaged = sealed.clone().into_bytes();
+                damaged[at] = if damaged[at] == b'A' { b'B' } else { b'A' };
+                let damaged = String::from_utf8(damaged).unwrap();
+                // The last character of a base64 text has bits that count for nothing.
+                let counts = open(1, &here, &damaged).is_none() || at + 1 == sealed.len();
+                assert!(counts, "{at} of {sealed}");
+            }
+        }
+        assert!(matches!(open_with(&ring(&[1]), &here, "sealed:v1:AAAA"), Err(Unopened::Bad)));
+        assert!(matches!(open_with(&ring(&[1]), &here, "sealed:v2:k:AAAA:AAAA"), Err(Unopened::Unknown(_))));
+        assert!(matches!(open_with(&ring(&[1]), &here, "hush"), Err(Unopened::Bad)));
+        let again = || sealer(1).seal(&here, "hush").unwrap();
+        assert_ne!(again(), again(), "neither a data key nor a nonce is used twice");
+    }
+
+    #[test]
+    fn a_text_names_its_key_and_is_wrapped_anew_without_its_secret_being_touched() {
+        let here = place("t1");
+        let (old, both, new) = (ring(&[1]), ring(&[2, 1]), ring(&[2]));
+        let sealed = seal_with(old.first(), &here, "hush").unwrap();
+        assert_eq!(key_of(&sealed), Some(old.first().id()));
+        assert_eq!(rewrap(&old, &here, &sealed).unwrap(), None);
+        let unknown = Unopened::Unknown(old.first().id().to_owned());
+        assert_eq!(open_with(&new, &here, &sealed).err(), Some(unknown));
+
+        let wrapped = rewrap(&both, &here, &sealed).unwrap().unwrap();
+        assert_eq!(key_of(&wrapped), Some(new.first().id()));
+        assert_eq!(Parts::of(&wrapped).unwrap().body, Parts::of(&sealed).unwrap().body);
+        assert_eq!(open_with(&new, &here, &wrapped).unwrap().expose_secret(), "hush");
+        assert!(open_with(&old, &here, &wrapped).is_err());
+        assert_eq!(rewrap(&both, &place("t2"), &sealed), Err(Unopened::Bad), "not for another place");
+
+        let first = seal_v1(1, &here, "hush");
+        assert_eq!((key_of(&first), key_of("hush")), (Some(""), None));
+        let wrapped = rewrap(&both, &here, &first).unwrap().unwrap();
+        assert_eq!(open_with(&new, &here, &wrapped).unwrap().expose_secret(), "hush");
     }
 
     #[test]

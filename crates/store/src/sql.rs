@@ -99,8 +99,8 @@ pub const CLEAR_HOLDER: &str = "DELETE FROM meta WHERE name = 'holder' AND value
 
 // Key
 
-pub const KEY_CHECK: &str = "SELECT value FROM meta WHERE name = 'key_check'";
-pub const SET_KEY_CHECK: &str = "INSERT INTO meta (name, value) VALUES ('key_check', $1) ON CONFLICT (name) DO NOTHING";
+pub const META: &str = "SELECT value FROM meta WHERE name = $1";
+pub const SET_META_ONCE: &str = "INSERT INTO meta (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING";
 
 // Resources
 

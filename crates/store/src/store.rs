@@ -2,12 +2,12 @@
 
 use crate::db::{self, Connection, Pool, Query};
 use crate::error::StoreError;
-use crate::key::{self, Found, KeySource};
+use crate::key::KeySource;
 use crate::location::{Kind, Location};
 use crate::rows::{self, Entries, Event, Filter, HistoryLine, JournalEntry, StoredResource};
 use crate::run::{NewResource, Run};
-use crate::seal::{Key, Place, Sealer};
-use crate::{schema, sql};
+use crate::seal::{Place, Sealer};
+use crate::{schema, sql, unlock};
 use berth_engine::unit::UnitState;
 use berth_model::ResourceId;
 use secrecy::{ExposeSecret, SecretString};
@@ -18,8 +18,6 @@ use std::sync::Arc;
 
 /// Lines of journal, events or history that one call gives.
 pub const LINES_MAX: u32 = 10_000;
-
-const KEY_CHECK_TEXT: &str = "berth";
 
 /// How to open a state.
 #[derive(Clone, Default)]
@@ -62,7 +60,7 @@ impl Store {
         // Not from the pool, which waits for a server to come up: here it is better to say at once what is wrong.
         let mut connection = Connection::open(&location).await?;
         schema::migrate(&mut connection, &location, options.must_exist).await?;
-        let sealer = unlock(&mut connection, &options.key, &location).await?;
+        let sealer = unlock::unlock(&mut connection, &options.key, &location).await?;
         let pool = Pool::new(&location);
         pool.warm().await.map_err(|source| StoreError::open(&location, source))?;
         connection.close().await?;
@@ -137,7 +135,7 @@ impl Store {
             let sealed = || StoreError::Sealed { of: resource.id.to_string() };
             let slot = manifest.pointer_mut(&pointer).ok_or_else(sealed)?;
             let text = slot.as_str().ok_or_else(sealed)?;
-            let clear = self.sealer.open(&Place::manifest(&resource.id, &pointer), text).ok_or_else(sealed)?;
+            let clear = self.sealer.open(&Place::manifest(&resource.id, &pointer), text, &resource.id.to_string())?;
             *slot = Value::String(clear.expose_secret().to_owned());
         }
         Ok(manifest)
@@ -165,7 +163,7 @@ impl Store {
             let sealed = || StoreError::Sealed { of: "the plan".into() };
             let slot = manifest.pointer_mut(pointer).ok_or_else(sealed)?;
             let text = slot.as_str().ok_or_else(sealed)?;
-            let clear = self.sealer.open(&Place::file(pointer), text).ok_or_else(sealed)?;
+            let clear = self.sealer.open(&Place::file(pointer), text, "the plan")?;
             *slot = Value::String(clear.expose_secret().to_owned());
         }
         Ok(manifest)
@@ -191,34 +189,4 @@ impl Store {
     pub async fn events(&self, limit: u32) -> Result<Vec<Event>, StoreError> {
         self.pool.rows(Query::new(sql::EVENTS).bind(i64::from(limit.min(LINES_MAX))), rows::event).await
     }
-}
-
-/// Finds the key and proves that it is the state's. A new state takes whatever key there is, or a new one.
-async fn unlock(connection: &mut Connection, source: &KeySource, location: &Location) -> Result<Sealer, StoreError> {
-    let check = key_check(connection).await?;
-    let (key, place): (Key, String) = match source.find()? {
-        Found::Key { key, place } => (key, place),
-        Found::Absent { path: place } if check.is_some() => {
-            return Err(StoreError::KeyMissing { state: location.to_string(), place: place.display().to_string() });
-        }
-        Found::Absent { path } => key::create(&path)?,
-    };
-    let sealer = Sealer::new(&key);
-    let check = match check {
-        Some(check) => check,
-        None => {
-            let sealed = sealer.seal(&Place::key_check(), KEY_CHECK_TEXT)?;
-            Query::new(sql::SET_KEY_CHECK).bind(&sealed).execute(connection).await?;
-            // Another process may have been first, with another key.
-            key_check(connection).await?.unwrap_or(sealed)
-        }
-    };
-    match sealer.open(&Place::key_check(), &check) {
-        Some(text) if text.expose_secret() == KEY_CHECK_TEXT => Ok(sealer),
-        _ => Err(StoreError::WrongKey { state: location.to_string(), place }),
-    }
-}
-
-async fn key_check(connection: &mut Connection) -> Result<Option<String>, StoreError> {
-    Query::new(sql::KEY_CHECK).fetch_optional(connection).await?.map(|row| row.get(0)).transpose()
 }
