@@ -42,6 +42,11 @@ pub enum StoreError {
     /// The ring was changed too early, or has not come to this machine yet.
     #[error("a secret of {of} is sealed with the key {key}, which is not in the key ring")]
     KeyUnknown { of: String, key: String },
+    /// A rotation has done all but these.
+    #[error("{count} secrets could not be sealed with the new key; the first: {first}")]
+    NotRotated { count: u64, first: String },
+    #[error("{count} secrets were sealed with an old key while they were being sealed with the new one")]
+    OldKeyInUse { count: u64 },
     #[error("the state holds something unreadable in {of}: {cause}")]
     Corrupt { of: String, cause: String },
     /// What should be written is larger than the state takes.
@@ -128,6 +133,10 @@ impl StoreError {
             Self::KeyUnknown { .. } => &[
                 "add that key to the ring that this command or server reads; running servers read it again by themselves",
             ],
+            Self::NotRotated { .. } => &["keep the old keys in the ring until these are repaired or restored"],
+            Self::OldKeyInUse { .. } => {
+                &["see to it that every server reads the new key ring, then run the same command again"]
+            }
             Self::Sealed { .. } | Self::Corrupt { .. } => &["restore the state from a backup"],
             Self::Fenced => &["wait until the other run is done, then run the same command again"],
             Self::Lost(_) => {

@@ -51,10 +51,19 @@ pub(crate) struct Stamp {
 /// What a source comes down to in this process's environment.
 enum Origin {
     Given(Arc<SecretBox<[u8; KEY_BYTES]>>),
-    Text { text: Zeroizing<Vec<u8>>, place: &'static str },
-    Command { line: String, place: &'static str },
+    Text {
+        text: Zeroizing<Vec<u8>>,
+        place: &'static str,
+    },
+    Command {
+        line: String,
+        place: &'static str,
+    },
     /// Whether the user named it: making one there would hide a typing error.
-    File { path: PathBuf, named: bool },
+    File {
+        path: PathBuf,
+        named: bool,
+    },
 }
 
 impl KeySource {
@@ -141,10 +150,9 @@ impl KeySource {
     pub fn ring(&self) -> Result<(KeyRing, String), StoreError> {
         match self.find()? {
             Found::Keys { ring, place } => Ok((ring, place)),
-            Found::Absent { path } => Err(StoreError::Key {
-                place: path.display().to_string(),
-                cause: "there is no such file".into(),
-            }),
+            Found::Absent { path } => {
+                Err(StoreError::Key { place: path.display().to_string(), cause: "there is no such file".into() })
+            }
         }
     }
 }

@@ -103,7 +103,8 @@ impl KeyRing {
             if line.is_empty() || line.starts_with(b"#") {
                 continue;
             }
-            let at = || if text.trim_ascii().contains(&b'\n') { format!("line {}: ", number + 1) } else { String::new() };
+            let at =
+                || if text.trim_ascii().contains(&b'\n') { format!("line {}: ", number + 1) } else { String::new() };
             let (id, key) = match line.iter().position(u8::is_ascii_whitespace) {
                 Some(end) => {
                     let id = std::str::from_utf8(&line[..end]).ok().filter(|id| good_id(id));

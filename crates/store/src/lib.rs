@@ -4,6 +4,8 @@
 //! Anyone may read at any time. Writing needs a [`Run`]: an exclusive lock, and a fence that each write checks in its own
 //! transaction. Every write is on disk before its call returns. Secrets are sealed before they reach the database.
 
+mod backup;
+mod catalog;
 mod control;
 mod db;
 mod error;
@@ -14,15 +16,18 @@ mod keyring;
 mod location;
 mod lock;
 mod place;
+mod rotate;
 mod rows;
 mod run;
 mod schema;
 mod seal;
+mod sealed_columns;
 mod sql;
 mod store;
 mod unlock;
 mod writer;
 
+pub use backup::{Backup, BackupError, BackupProgress, Identity, Recipients, RestoreOptions, Restored, restore};
 pub use control::types::*;
 pub use control::{Control, LIST_MAX, REVISIONS_KEPT};
 pub use error::StoreError;
@@ -31,6 +36,7 @@ pub use keyring::{KEYS_MAX, KeyRing};
 pub use location::Location;
 pub use lock::Holder;
 pub use place::default_path;
+pub use rotate::{RotateProgress, Rotated};
 pub use rows::{Entries, Event, Filter, HistoryChange, HistoryLine, JournalEntry, Source, StoredResource};
 pub use run::{NewResource, Run};
 pub use seal::PREFIX as SEALED_PREFIX;

@@ -64,12 +64,12 @@ pub(crate) async fn migrate(
         return Ok(());
     }
     connection.run(connection.dialect().begin).await?;
-    let result = apply(connection, location).await;
+    let result = apply(connection, location, SCHEMA).await;
     let ended = connection.run(if result.is_ok() { "COMMIT" } else { "ROLLBACK" }).await;
     result.and(ended)
 }
 
-async fn apply(connection: &mut Connection, location: &Location) -> Result<(), StoreError> {
+async fn apply(connection: &mut Connection, location: &Location, version: i64) -> Result<(), StoreError> {
     if let Connection::Postgres(_) = connection {
         connection.run(sql::POSTGRES_SCHEMA_LOCK).await?;
     }
@@ -78,8 +78,8 @@ async fn apply(connection: &mut Connection, location: &Location) -> Result<(), S
     if up_to_date(&found, location)? {
         return Ok(());
     }
-    let done = usize::try_from(found.version).unwrap_or(0);
-    for migration in &MIGRATIONS[done..] {
+    let place = |version: i64| usize::try_from(version).unwrap_or(0).min(MIGRATIONS.len());
+    for migration in &MIGRATIONS[place(found.version)..place(version)] {
         let text = match connection {
             Connection::Sqlite(_) => migration.sqlite,
             Connection::Postgres(_) => migration.postgres,
@@ -88,13 +88,41 @@ async fn apply(connection: &mut Connection, location: &Location) -> Result<(), S
     }
     // Neither pragmas nor many statements at once take parameters; all are numbers of our own.
     let marks = match connection {
-        Connection::Sqlite(_) => format!("PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {SCHEMA}"),
+        Connection::Sqlite(_) => format!("PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {version}"),
         Connection::Postgres(_) => format!(
             "CREATE TABLE IF NOT EXISTS berth_schema (version BIGINT NOT NULL); \
-             DELETE FROM berth_schema; INSERT INTO berth_schema (version) VALUES ({SCHEMA})"
+             DELETE FROM berth_schema; INSERT INTO berth_schema (version) VALUES ({version})"
         ),
     };
     connection.run_raw(sqlx::raw_sql(sqlx::AssertSqlSafe(marks))).await
+}
+
+/// The schema of a version, in a database that is empty or has an earlier one. Part of the caller's transaction.
+pub(crate) async fn bring_to(connection: &mut Connection, location: &Location, version: i64) -> Result<(), StoreError> {
+    apply(connection, location, version.min(SCHEMA)).await
+}
+
+/// Whether there is nothing at all in the database. What is not Berth's is an error.
+pub(crate) async fn is_empty(connection: &mut Connection, location: &Location) -> Result<bool, StoreError> {
+    let found = look(connection, location).await?;
+    if !found.empty && !found.ours {
+        return Err(StoreError::Foreign { state: location.to_string() });
+    }
+    Ok(found.empty)
+}
+
+/// Takes every table away, so that the database is as if it had never been used. Part of the caller's transaction.
+pub(crate) async fn remove(connection: &mut Connection) -> Result<(), StoreError> {
+    let mut tables = crate::catalog::tables(connection).await?;
+    // Those that refer to others first.
+    tables.reverse();
+    let mut statements: String =
+        tables.iter().map(|table| format!("DROP TABLE {}; ", crate::catalog::quoted(&table.name))).collect();
+    statements.push_str(match connection {
+        Connection::Sqlite(_) => "PRAGMA user_version = 0",
+        Connection::Postgres(_) => "DROP TABLE berth_schema",
+    });
+    connection.run_raw(sqlx::raw_sql(sqlx::AssertSqlSafe(statements))).await
 }
 
 fn up_to_date(found: &Found, location: &Location) -> Result<bool, StoreError> {

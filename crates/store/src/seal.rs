@@ -73,12 +73,9 @@ impl Place {
         Self(bytes)
     }
 
-    pub fn key_check() -> Self {
-        Self::new("meta", &["key_check"])
-    }
-
-    pub fn digest_key() -> Self {
-        Self::new("meta", &["digest_key"])
+    /// A value of the state's own, by its name.
+    pub fn meta(name: &str) -> Self {
+        Self::new("meta", &[name])
     }
 
     /// A secret in a manifest, by its JSON pointer. A revision of a manifest keeps it in the same place.

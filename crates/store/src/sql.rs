@@ -76,6 +76,8 @@ pub const POSTGRES: Dialect = Dialect {
 pub const POSTGRES_VERSION: &str = "SELECT version FROM berth_schema";
 /// Until the transaction ends.
 pub const POSTGRES_SCHEMA_LOCK: &str = concat!("SELECT pg_advisory_xact_lock(", postgres_lock_key!("schema"), ")");
+/// The turn of one writer of several servers, until its transaction ends.
+pub const POSTGRES_WRITE_TURN: &str = concat!("SELECT pg_advisory_xact_lock(", postgres_lock_key!("write"), ")");
 /// Until the connection ends.
 pub const POSTGRES_RUN_LOCK: &str = concat!("SELECT pg_try_advisory_lock(", postgres_lock_key!("run"), ")");
 pub const POSTGRES_RUN_UNLOCK: &str = concat!("SELECT pg_advisory_unlock(", postgres_lock_key!("run"), ")");

@@ -71,6 +71,10 @@ impl Store {
         &self.location
     }
 
+    pub(crate) fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
     pub(crate) fn sealer(&self) -> &Arc<Sealer> {
         &self.sealer
     }

@@ -39,12 +39,12 @@ pub(crate) async fn unlock(
     let check = match check {
         Some(check) => check,
         None => {
-            let sealed = seal_with(ring.first(), &Place::key_check(), KEY_CHECK_TEXT)?;
+            let sealed = seal_with(ring.first(), &Place::meta(KEY_CHECK), KEY_CHECK_TEXT)?;
             // Another process may be first, with another key.
             set_once(connection, KEY_CHECK, sealed).await?
         }
     };
-    let secret = match open_and_tell(&ring, &Place::key_check(), &check) {
+    let secret = match open_and_tell(&ring, &Place::meta(KEY_CHECK), &check) {
         Ok((text, key)) if text.expose_secret() == KEY_CHECK_TEXT => first_digest_key(key.secret()),
         _ => return Err(StoreError::WrongKey { state: location.to_string(), place }),
     };
@@ -54,7 +54,7 @@ pub(crate) async fn unlock(
 
 /// Whether a ring is the one that a state is sealed with, by the state's key check.
 pub(crate) fn opens(ring: &KeyRing, check: &str) -> bool {
-    open_and_tell(ring, &Place::key_check(), check).is_ok_and(|(text, _)| text.expose_secret() == KEY_CHECK_TEXT)
+    open_and_tell(ring, &Place::meta(KEY_CHECK), check).is_ok_and(|(text, _)| text.expose_secret() == KEY_CHECK_TEXT)
 }
 
 /// A state from before digests had a secret of their own goes on with the one that it has always had.
@@ -75,11 +75,11 @@ async fn digest_key(
                 }
             };
             let text = Zeroizing::new(STANDARD_NO_PAD.encode(*key));
-            set_once(connection, DIGEST_KEY, seal_with(ring.first(), &Place::digest_key(), &text)?).await?
+            set_once(connection, DIGEST_KEY, seal_with(ring.first(), &Place::meta(DIGEST_KEY), &text)?).await?
         }
     };
     let of = "the state itself";
-    let (text, _) = open_and_tell(ring, &Place::digest_key(), &sealed).map_err(|unopened| unopened.of(of))?;
+    let (text, _) = open_and_tell(ring, &Place::meta(DIGEST_KEY), &sealed).map_err(|unopened| unopened.of(of))?;
     let bytes = STANDARD_NO_PAD.decode(text.expose_secret()).map(Zeroizing::new).unwrap_or_default();
     let key: Option<[u8; KEY_BYTES]> = bytes.as_slice().try_into().ok();
     key.map(Zeroizing::new).ok_or_else(|| StoreError::Sealed { of: of.into() })

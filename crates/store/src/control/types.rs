@@ -246,9 +246,16 @@ pub enum Decided {
     Rest,
     RestUntil(Timestamp),
     /// State and message alone are written; outputs stay. Then it rests.
-    Settle { state: String, message: String },
+    Settle {
+        state: String,
+        message: String,
+    },
     /// The same, and to be looked at again at that time.
-    SettleUntil { state: String, message: String, until: Timestamp },
+    SettleUntil {
+        state: String,
+        message: String,
+        until: Timestamp,
+    },
     /// The row goes: a resource without units that is being deleted.
     Forget,
 }
@@ -490,14 +497,7 @@ pub struct Ending {
 
 impl Ending {
     pub fn new(outcome: Outcome, message: impl Into<String>) -> Self {
-        Self {
-            outcome,
-            message: message.into(),
-            help: Vec::new(),
-            result: None,
-            retry_at: None,
-            drift: Vec::new(),
-        }
+        Self { outcome, message: message.into(), help: Vec::new(), result: None, retry_at: None, drift: Vec::new() }
     }
 }
 

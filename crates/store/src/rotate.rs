@@ -1,0 +1,229 @@
+//! Rotation: every data key is wrapped anew with the ring's first key, while servers run and write. Nothing needs to be
+//! remembered between batches, since a text tells which key it is sealed with: whoever is killed starts again and finds only
+//! what is left.
+
+use crate::db::{Connection, Query};
+use crate::error::StoreError;
+use crate::keyring::KeyRing;
+use crate::seal::{key_of, open_with, rewrap};
+use crate::sealed_columns::{Cell, SEALED_COLUMNS, Sealed, SealedColumn};
+use crate::sql;
+use crate::store::Store;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// Rows in one transaction: writers wait for no longer than these take.
+const BATCH_ROWS: i64 = 100;
+/// Passes over the state. The second usually finds nothing; more are needed only while someone keeps using an old key.
+const PASSES_MAX: u32 = 10;
+/// Between batches, so that writers get their turn.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
+/// Until every server that shares the ring's file has looked at it again.
+const RING_SEEN_WITHIN: Duration = Duration::from_millis(1500);
+
+/// How far a rotation is.
+#[derive(Clone, Debug)]
+pub struct RotateProgress {
+    /// From 1.
+    pub pass: u32,
+    /// The table and column that is being gone through.
+    pub place: &'static str,
+    /// Rows looked at in this pass.
+    pub looked_at: u64,
+    /// Rows changed in all passes.
+    pub resealed: u64,
+}
+
+/// A rotation that is done: nothing is sealed with another key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rotated {
+    /// Rows that were changed.
+    pub resealed: u64,
+    /// The key that everything is sealed with.
+    pub key_id: String,
+}
+
+impl Store {
+    /// The ids of the keys in use, the one that seals first.
+    pub fn key_ids(&self) -> Vec<String> {
+        self.sealer().keys().ring().ids()
+    }
+
+    /// Reads the key ring again, and seals everything with its first key. Servers may run and write meanwhile; if it ends
+    /// early, however, it can be begun again.
+    pub async fn rotate(&self, mut progress: impl FnMut(RotateProgress) + Send) -> Result<Rotated, StoreError> {
+        let ring = self.sealer().keys().fresh()?;
+        let mut connection = Connection::open(self.location()).await?;
+        let mut total = RotateProgress { pass: 1, place: "", looked_at: 0, resealed: 0 };
+        let mut waited = ring.ids().len() == 1;
+        loop {
+            total.looked_at = 0;
+            let mut left = Left::default();
+            for column in SEALED_COLUMNS {
+                total.place = column.name;
+                self.rotate_column(&mut connection, column, &ring, &mut total, &mut left, &mut progress).await?;
+            }
+            let clean = left.changed + left.passed_over == 0;
+            if clean && let Some(first) = left.unopened {
+                connection.close().await?;
+                return Err(StoreError::NotRotated { count: left.unopened_count, first });
+            }
+            if clean && waited {
+                connection.close().await?;
+                return Ok(Rotated { resealed: total.resealed, key_id: ring.first().id().to_owned() });
+            }
+            if clean {
+                // A server that has not seen the new ring yet may have written with an old key just now.
+                tokio::time::sleep(RING_SEEN_WITHIN).await;
+                waited = true;
+            } else if total.pass >= PASSES_MAX {
+                return Err(StoreError::OldKeyInUse { count: left.changed + left.passed_over });
+            }
+            total.pass += 1;
+        }
+    }
+
+    async fn rotate_column(
+        &self,
+        connection: &mut Connection,
+        column: &SealedColumn,
+        ring: &KeyRing,
+        total: &mut RotateProgress,
+        left: &mut Left,
+        progress: &mut (impl FnMut(RotateProgress) + Send),
+    ) -> Result<(), StoreError> {
+        let mut after = column.first_key();
+        loop {
+            let began = Instant::now();
+            let rows = self.page(column, &after).await?;
+            let Some(last) = rows.last() else { return Ok(()) };
+            after = last.key.clone();
+            let full = rows.len() as i64 == BATCH_ROWS;
+            total.looked_at += rows.len() as u64;
+            let mut changes = Vec::new();
+            for row in rows {
+                match column.each(&row, |place, text| rewrap(ring, place, text)) {
+                    Ok(Some(new)) => changes.push((row, new)),
+                    Ok(None) => {}
+                    Err(unopened) => {
+                        left.unopened_count += 1;
+                        left.unopened.get_or_insert_with(|| unopened.of(&row.of(column)).to_string());
+                    }
+                }
+            }
+            if !changes.is_empty() {
+                let done = put(connection, column, &changes).await?;
+                left.changed += done;
+                left.passed_over += changes.len() as u64 - done;
+                total.resealed += done;
+                progress(total.clone());
+                tokio::time::sleep(began.elapsed().clamp(PAUSE.0, PAUSE.1)).await;
+            }
+            if !full {
+                progress(total.clone());
+                return Ok(());
+            }
+        }
+    }
+
+    /// How many texts each key seals. The empty id is for texts of before keys had ids.
+    pub async fn sealed_by(&self) -> Result<BTreeMap<String, u64>, StoreError> {
+        let ring = self.sealer().keys().fresh()?;
+        let mut by_key = BTreeMap::new();
+        for column in SEALED_COLUMNS {
+            let mut after = column.first_key();
+            loop {
+                let rows = self.page(column, &after).await?;
+                let Some(last) = rows.last() else { break };
+                after = last.key.clone();
+                for row in &rows {
+                    let counted = column.each(row, |_, text| {
+                        if let Some(key) = key_of(text) {
+                            let key = ring.name_of(key).unwrap_or(key);
+                            *by_key.entry(key.to_owned()).or_default() += 1;
+                        }
+                        Ok(None)
+                    });
+                    counted.map_err(|unopened| unopened.of(&row.of(column)))?;
+                }
+            }
+        }
+        Ok(by_key)
+    }
+
+    /// Opens every secret in the state. How many there are; the first that does not open is the error.
+    pub async fn check_secrets(&self) -> Result<u64, StoreError> {
+        let ring = self.sealer().keys().fresh()?;
+        let mut count = 0;
+        for column in SEALED_COLUMNS {
+            let mut after = column.first_key();
+            loop {
+                let rows = self.page(column, &after).await?;
+                let Some(last) = rows.last() else { break };
+                after = last.key.clone();
+                for row in &rows {
+                    let opened = column.each(row, |place, text| {
+                        count += 1;
+                        open_with(&ring, place, text).map(|_| None)
+                    });
+                    opened.map_err(|unopened| unopened.of(&row.of(column)))?;
+                }
+            }
+        }
+        Ok(count)
+    }
+
+    async fn page(&self, column: &SealedColumn, after: &[Cell]) -> Result<Vec<Sealed>, StoreError> {
+        let query = after.iter().fold(Query::new(column.page), bind);
+        self.pool().rows(query.bind(BATCH_ROWS), column.read).await
+    }
+}
+
+/// What one pass leaves for another.
+#[derive(Default)]
+struct Left {
+    changed: u64,
+    /// Rows that someone else changed in between.
+    passed_over: u64,
+    unopened_count: u64,
+    unopened: Option<String>,
+}
+
+fn bind<'q>(query: Query<'q>, cell: &'q Cell) -> Query<'q> {
+    match cell {
+        Cell::Number(number) => query.bind(*number),
+        Cell::Text(text) => query.bind(text),
+    }
+}
+
+/// Puts each new text where the old one still stands, all in one transaction. How many did.
+async fn put(
+    connection: &mut Connection,
+    column: &SealedColumn,
+    changes: &[(Sealed, String)],
+) -> Result<u64, StoreError> {
+    connection.run(connection.dialect().begin).await?;
+    let done = put_all(connection, column, changes).await;
+    let ended = connection.run(if done.is_ok() { "COMMIT" } else { "ROLLBACK" }).await;
+    done.and_then(|done| ended.map(|()| done))
+}
+
+async fn put_all(
+    connection: &mut Connection,
+    column: &SealedColumn,
+    changes: &[(Sealed, String)],
+) -> Result<u64, StoreError> {
+    let statement = match connection {
+        Connection::Sqlite(_) => column.put_sqlite,
+        Connection::Postgres(_) => {
+            connection.run(sql::POSTGRES_WRITE_TURN).await?;
+            column.put_postgres
+        }
+    };
+    let mut done = 0;
+    for (row, new) in changes {
+        let query = row.key.iter().fold(Query::new(statement), bind);
+        done += query.bind(&row.text).bind(new).execute(connection).await?;
+    }
+    Ok(done)
+}
