@@ -2,6 +2,7 @@
 //! peak memory. Prints a table for people and JSON for programs; the figures are facts, not tests.
 
 mod fleet;
+mod machine;
 mod measure;
 
 use anyhow::{Context, Result};
@@ -22,7 +23,7 @@ fn main() -> Result<()> {
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let figures = runtime.block_on(run(quick))?;
-    let machine = measure::machine();
+    let machine = machine::machine();
     print!("{}", measure::table(&figures, &machine));
     let report = serde_json::to_string_pretty(&serde_json::json!({"machine": machine, "figures": figures}))?;
     match json {
