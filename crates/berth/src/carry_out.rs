@@ -7,7 +7,7 @@ use crate::output::Format;
 use crate::progress::{self, Display};
 use crate::terminal::harmless_line;
 use crate::workspace::WorkspaceArgs;
-use crate::{output, plan_view, stored};
+use crate::{output, stored};
 use berth_clouds::Clouds;
 use berth_engine::handler::Trouble;
 use berth_engine::progress::Watcher;
@@ -180,7 +180,7 @@ pub fn print_result(plan: &Plan, report: &Report, took: Duration, calls: u64, fo
         "left": report.left,
         "skipped": report.skipped,
         "interrupted": report.interrupted,
-        "plan": plan_view::as_json(plan),
+        "plan": plan.to_json(),
         "seconds": took.as_secs_f64(),
         "calls": calls,
     });

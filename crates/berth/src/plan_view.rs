@@ -6,7 +6,7 @@ use crate::terminal::{PIPE_WIDTH, harmless_line, stdout_width};
 use anstyle::{AnsiColor, Style};
 use berth_engine::unit::Op;
 use berth_engine::{Action, FieldChange, Plan, ResourcePlan, Takes, UnitPlan, is_unknown};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 const ADD: Style = AnsiColor::Green.on_default();
 const CHANGE: Style = AnsiColor::Yellow.on_default();
@@ -257,56 +257,4 @@ pub fn summary(plan: &Plan) -> String {
         line.push_str(" Deleting needs --allow-delete.");
     }
     line
-}
-
-/// Stable names for programs; what is known only after apply is said so.
-pub fn as_json(plan: &Plan) -> Value {
-    let mut value = serde_json::to_value(plan).unwrap_or_default();
-    mark_unknown(&mut value);
-    let mut value = camel(value);
-    let mut counts = serde_json::Map::new();
-    for resource in &plan.resources {
-        let name =
-            serde_json::to_value(resource.action).ok().and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default();
-        let count = counts.get(&name).and_then(Value::as_u64).unwrap_or(0);
-        counts.insert(name, json!(count + 1));
-    }
-    value["summary"] = Value::Object(counts);
-    value
-}
-
-/// Names as everywhere else in JSON output. Values of fields are the cloud's and stay as they are.
-fn camel(value: Value) -> Value {
-    match value {
-        Value::Array(items) => Value::Array(items.into_iter().map(camel).collect()),
-        Value::Object(map) => Value::Object(
-            map.into_iter()
-                .map(|(name, value)| match name.as_str() {
-                    "from" | "to" => (name, value),
-                    _ => (camel_name(&name), camel(value)),
-                })
-                .collect(),
-        ),
-        other => other,
-    }
-}
-
-fn camel_name(name: &str) -> String {
-    let mut parts = name.split('_');
-    let mut camel = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let mut letters = part.chars();
-        camel.extend(letters.next().map(|first| first.to_ascii_uppercase()));
-        camel.push_str(letters.as_str());
-    }
-    camel
-}
-
-fn mark_unknown(value: &mut Value) {
-    match value {
-        Value::String(text) if text.starts_with(berth_model::UNKNOWN) => *text = "(known after apply)".into(),
-        Value::Array(items) => items.iter_mut().for_each(mark_unknown),
-        Value::Object(map) => map.values_mut().for_each(mark_unknown),
-        _ => {}
-    }
 }

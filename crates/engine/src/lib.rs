@@ -11,6 +11,7 @@ mod names;
 mod observe;
 mod patience;
 mod plan;
+mod plan_json;
 pub mod progress;
 pub mod record;
 mod run;

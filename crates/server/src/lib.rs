@@ -23,5 +23,6 @@ pub mod serve;
 pub mod start;
 pub mod telemetry;
 pub mod tls;
+pub mod values;
 
 pub use fault::{Code, Fault};

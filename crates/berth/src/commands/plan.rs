@@ -56,7 +56,7 @@ async fn plan(args: &Args, workspace: &Workspace, manifests: &[Arc<Manifest>]) -
         SavedPlan::new(&workspace.store, manifests, &[], &plan)?.write(path)?;
     }
     let names = || plan.resources.iter().map(|r| r.id.to_string()).collect();
-    output::show(args.output.output, &plan_view::as_json(&plan), |wide| plan_view::text(&plan, wide), names)?;
+    output::show(args.output.output, &plan.to_json(), |wide| plan_view::text(&plan, wide), names)?;
     if let Some(path) = args.out.as_ref().filter(|_| !plan.is_empty()) {
         let flag = if args.workspace.sandbox.sandbox { " --sandbox" } else { "" };
         anstream::eprintln!("to carry out exactly this:   berth apply {}{flag}", path.display());

@@ -1,0 +1,132 @@
+//! A plan as programs see it, on the command line and by a server; and back.
+
+use crate::diff::is_unknown;
+use crate::plan::Plan;
+use serde_json::{Map, Value, json};
+
+/// What a plan shows in place of a value that only the cloud will tell.
+const KNOWN_LATER: &str = "(known after apply)";
+
+impl Plan {
+    /// Stable camelCase names; what is known only after apply is said so.
+    pub fn to_json(&self) -> Value {
+        let mut value = renamed(serde_json::to_value(self).unwrap_or_default(), &camel_name);
+        mark_unknown(&mut value);
+        let mut counts = Map::new();
+        for resource in &self.resources {
+            let name = serde_json::to_value(resource.action).ok().and_then(|v| v.as_str().map(str::to_owned));
+            let name = name.unwrap_or_default();
+            let count = counts.get(&name).and_then(Value::as_u64).unwrap_or(0);
+            counts.insert(name, json!(count + 1));
+        }
+        value["summary"] = Value::Object(counts);
+        value
+    }
+
+    /// Reads what [`Plan::to_json`] wrote.
+    pub fn from_json(value: &Value) -> Result<Self, serde_json::Error> {
+        let mut value = renamed(value.clone(), &snake_name);
+        unmark_unknown(&mut value);
+        serde_json::from_value(value)
+    }
+}
+
+/// Values of fields are the cloud's, and stay as they are.
+fn renamed(value: Value, rename: &dyn Fn(&str) -> String) -> Value {
+    match value {
+        Value::Array(items) => Value::Array(items.into_iter().map(|item| renamed(item, rename)).collect()),
+        Value::Object(map) => Value::Object(
+            map.into_iter()
+                .map(|(name, value)| match name.as_str() {
+                    "from" | "to" => (name, value),
+                    _ => (rename(&name), renamed(value, rename)),
+                })
+                .collect(),
+        ),
+        other => other,
+    }
+}
+
+fn camel_name(name: &str) -> String {
+    let mut parts = name.split('_');
+    let mut camel = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let mut letters = part.chars();
+        camel.extend(letters.next().map(|first| first.to_ascii_uppercase()));
+        camel.push_str(letters.as_str());
+    }
+    camel
+}
+
+fn snake_name(name: &str) -> String {
+    let mut snake = String::with_capacity(name.len() + 2);
+    for letter in name.chars() {
+        if letter.is_ascii_uppercase() {
+            snake.push('_');
+        }
+        snake.push(letter.to_ascii_lowercase());
+    }
+    snake
+}
+
+fn mark_unknown(value: &mut Value) {
+    match value {
+        text @ Value::String(_) if is_unknown(text) => *text = KNOWN_LATER.into(),
+        Value::Array(items) => items.iter_mut().for_each(mark_unknown),
+        Value::Object(map) => map.values_mut().for_each(mark_unknown),
+        _ => {}
+    }
+}
+
+fn unmark_unknown(value: &mut Value) {
+    match value {
+        Value::String(text) if text == KNOWN_LATER => *text = berth_model::UNKNOWN.into(),
+        Value::Array(items) => items.iter_mut().for_each(unmark_unknown),
+        Value::Object(map) => map.values_mut().for_each(unmark_unknown),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::diff::{FieldChange, Takes};
+    use crate::plan::{Action, ResourcePlan, UnitPlan};
+    use crate::unit::Op;
+    use berth_model::{ResourceId, UNKNOWN};
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let unit = UnitPlan {
+            key: "cluster".into(),
+            unit_type: "civo.cluster".into(),
+            at: String::new(),
+            op: Some(Op::Create),
+            changes: vec![FieldChange {
+                field: "network_id".into(),
+                from: json!({"snake_name": 1, "camelName": 2}),
+                to: json!(UNKNOWN),
+                takes: Takes::InPlace,
+            }],
+            why: String::new(),
+            delete_first: true,
+            loses_data: true,
+        };
+        let plan = Plan {
+            resources: vec![ResourcePlan {
+                id: ResourceId::new("CivoKubernetesCluster", "shop"),
+                action: Action::Create,
+                units: vec![unit],
+                after: vec![ResourceId::new("CivoVpc", "net")],
+                typical_seconds: Some(90),
+            }],
+        };
+        let json = plan.to_json();
+        assert_eq!(json["resources"][0]["typicalSeconds"], 90);
+        assert_eq!(json["resources"][0]["units"][0]["unitType"], "civo.cluster");
+        assert_eq!(json["resources"][0]["units"][0]["changes"][0]["to"], "(known after apply)");
+        assert_eq!(json["resources"][0]["units"][0]["changes"][0]["from"]["snake_name"], 1);
+        assert_eq!(json["summary"], json!({"create": 1}));
+        assert_eq!(Plan::from_json(&json).unwrap(), plan);
+    }
+}
