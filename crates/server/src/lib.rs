@@ -12,18 +12,14 @@ pub mod pb {
 /// The descriptors of the API, with options and comments.
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/api.bin"));
 
+pub mod access;
 pub mod api;
 pub mod client;
 mod debug;
-pub mod environment;
 pub mod fault;
-pub mod gate;
 pub mod limits;
-pub mod merge;
 pub mod metrics;
-pub mod policy;
 pub mod rest;
-pub mod schedule;
 pub mod serve;
 pub mod start;
 pub mod telemetry;

@@ -1,5 +1,6 @@
 //! From nothing to a server that answers: folder, database, key, certificate, first token, services, controller, worker.
 
+use crate::access::{AccessLayer, Guard};
 use crate::api::Shared;
 use crate::api::front::Front;
 use crate::limits::Limits;
@@ -126,12 +127,13 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
 
     let stop = CancellationToken::new();
     let shared = Arc::new(Shared::new(control, config, stop.clone()));
-    let inside = inside(&shared).await?;
-    let gateway = Gateway::new(inside.clone()).map_err(|error| StartError::Api(error.to_string()))?;
+    let guard = Arc::new(Guard::new(shared.control.clone(), &shared.config.limits));
+    let inside = inside(&shared, &guard).await?;
+    let gateway = Gateway::new(inside.clone(), guard.clone()).map_err(|error| StartError::Api(error.to_string()))?;
     let front = Arc::new(Front::new(shared.clone(), inside, gateway));
 
     let ca = certificates.authority();
-    let tasks = vec![tokio::spawn(certificates.renew(stop.clone()))];
+    let tasks = vec![tokio::spawn(certificates.renew(stop.clone())), tokio::spawn(guard.keep(stop.clone()))];
     // The controller and the worker inside are started here.
     let most = shared.config.limits.connections;
     let serving = tokio::spawn(serve::serve(listener, tls, front, most, shared.metrics.clone(), stop.clone()));
@@ -139,7 +141,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
 }
 
 /// The gRPC routes with everything that guards them: what REST calls, and what gRPC calls.
-async fn inside(shared: &Arc<Shared>) -> Result<Router, StartError> {
+async fn inside(shared: &Arc<Shared>, guard: &Arc<Guard>) -> Result<Router, StartError> {
     let failed = |error: tonic_reflection::server::Error| StartError::Api(error.to_string());
     let reflection = tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(crate::DESCRIPTORS)
@@ -151,7 +153,7 @@ async fn inside(shared: &Arc<Shared>) -> Result<Router, StartError> {
     let mut routes = Routes::builder();
     routes.add_service(reflection).add_service(health);
     crate::api::add_services(&mut routes, shared);
-    Ok(routes.routes().prepare().into_axum_router())
+    Ok(routes.routes().prepare().into_axum_router().layer(AccessLayer::new(guard.clone())))
 }
 
 fn make_folder(folder: &Path) -> Result<(), StartError> {

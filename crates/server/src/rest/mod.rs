@@ -8,6 +8,8 @@ mod shapes;
 mod sse;
 mod write;
 
+use crate::access::Guard;
+use crate::access::layer::admit;
 use crate::api::methods::{Method, Segment, methods};
 use crate::fault::{Code, Fault};
 use crate::limits::{ANSWER_BYTES_MAX, BODY_BYTES_MAX};
@@ -53,6 +55,7 @@ pub struct Gateway {
     routes: Vec<Route>,
     detail: usize,
     inside: Router,
+    guard: Arc<Guard>,
 }
 
 /// What is in the way of a REST call before the method is reached.
@@ -69,7 +72,7 @@ impl From<Fault> for Halt {
 
 impl Gateway {
     /// `inside` are the gRPC routes with everything that guards them.
-    pub fn new(inside: Router) -> Result<Self, Unspeakable> {
+    pub fn new(inside: Router, guard: Arc<Guard>) -> Result<Self, Unspeakable> {
         let mut shapes = Shapes::default();
         let mut routes = Vec::new();
         for method in methods().all() {
@@ -103,7 +106,7 @@ impl Gateway {
         }
         let detail = methods().pool.get_message_by_name("berth.api.v1.ErrorDetail");
         let detail = detail.map(|detail| shapes.add(&detail)).transpose()?.unwrap_or_default();
-        Ok(Self { shapes: Arc::new(shapes), routes, detail, inside })
+        Ok(Self { shapes: Arc::new(shapes), routes, detail, inside, guard })
     }
 
     /// Answers a request to the API; also says which method it was, for metrics.
@@ -158,7 +161,7 @@ impl Gateway {
         &self,
         route: &Route,
         values: &[&str],
-        parts: Parts,
+        mut parts: Parts,
         body: Body,
         instance: &str,
     ) -> Result<Response<Body>, Halt> {
@@ -166,6 +169,10 @@ impl Gateway {
         if !accepts(&parts.headers, media_type) {
             let detail = format!("this answers with {media_type}, or with {} in case of an error", problem::MEDIA_TYPE);
             return Err(Halt::Http(HttpOnly::NotAcceptable, detail));
+        }
+        // Nothing of a body is read for someone who may not call.
+        if let Some(caller) = admit(&self.guard, route.method, &parts).await? {
+            parts.extensions.insert(caller);
         }
         let message = self.message(route, values, &parts, body).await?;
         let mut request = Request::new(Body::from(message));

@@ -1,0 +1,201 @@
+//! What every call goes through before its method, whether it came by gRPC or by REST: who calls, whether the role
+//! suffices, and what lands in the audit log.
+
+use super::audit::{Call, Slip};
+use super::guard::Guard;
+use super::principal::{Principal, Role};
+use crate::api::methods::{Access, Method, methods};
+use crate::fault::{Code, Fault};
+use crate::limits::BODY_BYTES_MAX;
+use crate::rest::too_large;
+use crate::serve::Peer;
+use axum::body::Body;
+use axum::http::request::Parts;
+use axum::http::{Request, Response};
+use berth_store::Actor;
+use bytes::Bytes;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use std::convert::Infallible;
+use std::future::Future;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use tower::{Layer, Service};
+
+/// A frame's head beside the message.
+const REQUEST_BYTES_MAX: usize = BODY_BYTES_MAX + 5;
+/// Services beside our own that anyone may call: what they tell is public.
+const OPEN_SERVICES: [&str; 2] = ["/grpc.health.v1.Health/", "/grpc.reflection.v1.ServerReflection/"];
+
+#[derive(Clone)]
+pub struct AccessLayer {
+    guard: Arc<Guard>,
+}
+
+impl AccessLayer {
+    pub fn new(guard: Arc<Guard>) -> Self {
+        Self { guard }
+    }
+}
+
+impl<S> Layer<S> for AccessLayer {
+    type Service = Guarded<S>;
+
+    fn layer(&self, inner: S) -> Guarded<S> {
+        Guarded { guard: self.guard.clone(), inner }
+    }
+}
+
+#[derive(Clone)]
+pub struct Guarded<S> {
+    guard: Arc<Guard>,
+    inner: S,
+}
+
+impl<S> Service<Request<Body>> for Guarded<S>
+where
+    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Clone + Send + 'static,
+    S::Future: Send,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        // The one that was asked whether it is ready must be the one that is called.
+        let fresh = self.inner.clone();
+        let inner = std::mem::replace(&mut self.inner, fresh);
+        let guard = self.guard.clone();
+        Box::pin(async move { Ok(pass(guard, inner, request).await.unwrap_or_else(refuse)) })
+    }
+}
+
+fn refuse(fault: Fault) -> Response<Body> {
+    tonic::Status::from(fault).into_http()
+}
+
+async fn pass<S>(guard: Arc<Guard>, mut inner: S, request: Request<Body>) -> Result<Response<Body>, Fault>
+where
+    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
+{
+    let path = request.uri().path();
+    let Some(method) = methods().at(path) else {
+        if OPEN_SERVICES.iter().any(|service| path.starts_with(service)) {
+            let Ok(response) = inner.call(request).await;
+            return Ok(response);
+        }
+        return Ok(tonic::Status::unimplemented("there is no such method").into_http());
+    };
+    let (mut parts, body) = request.into_parts();
+    let peer = peer(&parts);
+    let principal = admit(&guard, method, &parts).await?;
+    let actor = match &principal {
+        Some(principal) => Call::by(principal),
+        None => {
+            guard.may_try(peer)?;
+            Actor::new(anonymous(peer))
+        }
+    };
+    let allowed = principal.as_deref().map_or(Ok(()), |principal| suffices(method, principal));
+    if let Some(principal) = principal {
+        parts.extensions.insert(principal);
+    }
+    if method.audit.is_empty() {
+        allowed?;
+        let Ok(response) = inner.call(Request::from_parts(parts, body)).await;
+        return Ok(response);
+    }
+
+    // What is written about a call is read from its message: the whole of it is here before the method begins.
+    let body = whole(body).await?;
+    let slip = Arc::new(Slip::default());
+    let call = Call { method, body: &body, slip: &slip, actor };
+    if let Err(fault) = allowed {
+        call.write(guard.control(), Some(&fault)).await?;
+        return Err(fault);
+    }
+    parts.extensions.insert(slip.clone());
+    let Ok(response) = inner.call(Request::from_parts(parts, Body::from(body.clone()))).await;
+    let failure = crate::rest::fault_in(response.headers());
+    // A secret is not on its way before this is on disk.
+    call.write(guard.control(), failure.as_ref()).await?;
+    if method.access == Access::Public
+        && failure.is_some_and(|fault| matches!(fault.code, Code::Unauthenticated | Code::Denied))
+    {
+        guard.failed(peer, "login");
+    }
+    Ok(response)
+}
+
+/// Who calls; `None` for methods without a token. The gateway may have asked already, before it read a body.
+pub(crate) async fn admit(guard: &Guard, method: &Method, parts: &Parts) -> Result<Option<Arc<Principal>>, Fault> {
+    match method.access {
+        Access::Public => return Ok(None),
+        Access::Unspecified => {
+            return Err(Fault::new(Code::Denied, format!("nobody may call {}: it does not say who may", method.label)));
+        }
+        _ => {}
+    }
+    if let Some(known) = parts.extensions.get::<Arc<Principal>>() {
+        return Ok(Some(known.clone()));
+    }
+    guard.authenticate(&parts.headers, peer(parts)).await.map(Some)
+}
+
+fn peer(parts: &Parts) -> Option<IpAddr> {
+    parts.extensions.get::<Peer>().map(|peer| peer.address.ip())
+}
+
+/// Whether the caller's role suffices for a method.
+fn suffices(method: &Method, principal: &Principal) -> Result<(), Fault> {
+    let (needed, reaches) = match method.access {
+        Access::Public | Access::Anyone => return Ok(()),
+        Access::Viewer => ("viewer", principal.role.reaches(Role::Viewer)),
+        Access::Operator => ("operator", principal.role.reaches(Role::Operator)),
+        Access::Admin => ("admin", principal.role.reaches(Role::Admin)),
+        Access::Worker => ("worker", principal.role.reaches(Role::Worker)),
+        Access::Unspecified => ("no", false),
+    };
+    if reaches {
+        return Ok(());
+    }
+    let what = if method.summary.is_empty() { &method.label } else { &method.summary };
+    Err(Fault::new(Code::Denied, format!("{} needs the role {needed}: {}", method.label, what.to_lowercase()))
+        .help(format!("this token has the role {}", principal.role.as_str())))
+}
+
+fn anonymous(peer: Option<IpAddr>) -> String {
+    peer.map_or_else(|| "anonymous".to_owned(), |peer| format!("anonymous:{peer}"))
+}
+
+async fn whole(body: Body) -> Result<Bytes, Fault> {
+    match Limited::new(body, REQUEST_BYTES_MAX).collect().await {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
+        Err(_) => Err(Fault::new(Code::InvalidArgument, "the request could not be read to its end")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_method_is_refused_to_some_role_or_is_meant_for_all() {
+        for method in methods().all() {
+            let may: Vec<Role> =
+                Role::ALL.into_iter().filter(|role| suffices(method, &Principal::inside("t", *role)).is_ok()).collect();
+            match method.access {
+                Access::Public | Access::Anyone => assert_eq!(may.len(), 4, "{}", method.label),
+                Access::Worker => assert_eq!(may, [Role::Worker], "{}", method.label),
+                Access::Unspecified => panic!("{} does not say who may call it", method.label),
+                _ => assert!(!may.contains(&Role::Worker) && may.contains(&Role::Admin), "{}", method.label),
+            }
+        }
+    }
+}
