@@ -2,6 +2,7 @@
 
 use crate::diagnostic::Diagnostic;
 use crate::manifest::Manifest;
+use crate::schedule::Schedule;
 use crate::validate::{Path, format};
 use crate::words;
 use crate::yaml::Entry;
@@ -14,8 +15,13 @@ pub const TIMEOUT: &str = "berth.dev/timeout";
 /// What must answer before the resource is Ready: `api` or `cloud`.
 pub const READY_GATE: &str = "berth.dev/ready-gate";
 
+/// When to look for drift, on a server: `10m`, a cron pattern in UTC, or `off`.
+pub const DRIFT_SCHEDULE: &str = "berth.dev/drift-schedule";
+/// What a server does about drift: `observe` or `repair`.
+pub const DRIFT_POLICY: &str = "berth.dev/drift-policy";
+
 const PREFIX: &str = "berth.dev/";
-const ALL: [&str; 3] = [PROTECT, TIMEOUT, READY_GATE];
+const ALL: [&str; 5] = [PROTECT, TIMEOUT, READY_GATE, DRIFT_SCHEDULE, DRIFT_POLICY];
 
 impl Manifest {
     /// Whether replacing and deleting are forbidden.
@@ -50,9 +56,16 @@ pub(crate) fn check(file: &str, annotations: &Entry<'_>, out: &mut Vec<Diagnosti
         }
         // Anything but text was refused when it was decoded.
         let Some(value) = entry.node.text() else { continue };
+        if entry.key == DRIFT_SCHEDULE
+            && let Err(error) = Schedule::parse(value)
+        {
+            report(format!("annotation {}: {} {error}", entry.key, words::shown(value)), entry.pointer(), None);
+            continue;
+        }
         let wanted = match entry.key.as_ref() {
             PROTECT if !["true", "false"].contains(&value) => "\"true\" or \"false\", in quotes",
             READY_GATE if !["api", "cloud"].contains(&value) => "api or cloud",
+            DRIFT_POLICY if !["observe", "repair"].contains(&value) => "observe or repair",
             TIMEOUT if format::duration(value).is_none() => "a duration such as 90s, 20m or 1h, of a week at most",
             _ => continue,
         };
