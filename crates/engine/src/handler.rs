@@ -55,7 +55,16 @@ impl Trouble {
     pub fn is_not_found(&self) -> bool {
         self.class == Class::NotFound
     }
+    /// Whether a new plan may well succeed although this was a refusal: the world moved meanwhile, or time ran out.
+    pub fn passes(&self) -> bool {
+        self.message.starts_with(MOVED) || self.help.iter().any(|line| line.contains(GO_ON))
+    }
 }
+
+/// How a refusal begins when the cloud is not as it was planned for.
+pub(crate) const MOVED: &str = "the cloud changed since the plan was made";
+/// What helps where time ran out.
+pub(crate) const GO_ON: &str = "run the same command again";
 
 pub type Outcome<T> = Result<T, Trouble>;
 

@@ -14,6 +14,7 @@ mod plan;
 mod plan_json;
 pub mod progress;
 pub mod record;
+pub mod refresh;
 mod run;
 mod summary;
 pub mod unit;

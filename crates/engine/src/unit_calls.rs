@@ -1,7 +1,7 @@
 //! The changes that a unit's loop makes: intent, one call, outcome, in that order.
 
 use crate::diff::FieldChange;
-use crate::handler::{Class, Handler, Provider, Trouble};
+use crate::handler::{Class, Handler, MOVED, Provider, Trouble};
 use crate::lower::{NAMES, taken};
 use crate::observe::read_one;
 use crate::patience::{Limit, Patience, pause_after, shows_up_by};
@@ -230,8 +230,7 @@ impl UnitRun<'_> {
     }
 
     pub fn moved(&self, what: &str) -> Trouble {
-        Trouble::refused(format!("the cloud changed since the plan was made: {} {what}", self.unit.key))
-            .help("plan again, then apply")
+        Trouble::refused(format!("{MOVED}: {} {what}", self.unit.key)).help("plan again, then apply")
     }
 
     fn what(&self, props: &Props) -> String {

@@ -15,6 +15,8 @@ pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/api.bin
 pub mod access;
 pub mod api;
 pub mod client;
+pub mod context;
+mod convert;
 mod debug;
 pub mod environment;
 pub mod fault;
@@ -24,11 +26,13 @@ pub mod merge;
 pub mod metrics;
 pub mod policy;
 pub mod rest;
+pub mod results;
 pub mod schedule;
 pub mod serve;
 pub mod start;
 pub mod telemetry;
 pub mod tls;
 pub mod values;
+pub mod worker;
 
 pub use fault::{Code, Fault};

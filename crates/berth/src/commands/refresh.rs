@@ -12,15 +12,14 @@ use crate::terminal::harmless_line;
 use crate::workspace::{Workspace, WorkspaceArgs};
 use berth_engine::drift;
 use berth_engine::record::{RecordError, Recorder, Status};
-use berth_engine::unit::{Observed, Props, UnitState};
-use berth_model::{ResourceId, registry};
+use berth_engine::refresh::{GONE, status_now, unit_now};
+use berth_engine::unit::{Observed, UnitState};
+use berth_model::ResourceId;
 use berth_store::StoredResource;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Instant;
-
-const GONE: &str = "gone: deleted outside";
 
 /// Read the clouds and bring the state's outputs up to date
 #[derive(clap::Args, Debug)]
@@ -72,7 +71,7 @@ async fn refresh(args: &Args, workspace: &Workspace) -> Outcome {
     for (id, units) in by_resource {
         let Some(stored) = workspace.store.resource(&id).await? else { continue };
         let failed = |error: RecordError| Failure::new(error.to_string());
-        let status = status_now(&stored, &units);
+        let status = status_now(&id, &stored.status, stored.deleting, &units);
         let before = news.len();
         compare(&stored, &status, &mut news);
         for (unit, observed) in units {
@@ -109,63 +108,6 @@ async fn refresh(args: &Args, workspace: &Workspace) -> Outcome {
         failure.note("it could not be read").print();
     }
     Ok(if seen.troubles.is_empty() { Exit::Done } else { Exit::Failed })
-}
-
-/// The unit's row as it should be, or `None` when it is right. One that is gone stays in the state, no longer ready: so drift
-/// goes on telling about it, and apply knows that it has to be made again.
-fn unit_now(mut unit: UnitState, observed: Option<&Observed>) -> Option<UnitState> {
-    let Some(observed) = observed else {
-        let was_ready = unit.ready;
-        unit.ready = false;
-        return was_ready.then_some(unit);
-    };
-    let mut changed = false;
-    for (name, value) in &observed.outputs {
-        if unit.outputs.get(name) != Some(value) {
-            unit.outputs.insert(name.clone(), value.clone());
-            changed = true;
-        }
-    }
-    changed.then_some(unit)
-}
-
-/// The status, as far as reading can tell it. What becomes of something unfinished is for `wait` and `apply` to say.
-fn status_now(stored: &StoredResource, units: &[(UnitState, Option<Observed>)]) -> Status {
-    let mut status = stored.status.clone();
-    let Some(kind) = registry().kind(&stored.id.kind) else { return status };
-    // Outputs that can change carry the same name in the unit; the others are ids, and times of creation.
-    for (unit, observed) in units.iter().filter(|(unit, _)| !unit.key.contains('/')) {
-        let Some(observed) = observed else { continue };
-        for field in kind.outputs_shape().fields.iter().filter(|field| !field.secret) {
-            if let Some(value) = observed.outputs.get(&field.name) {
-                status.outputs.insert(field.name.clone(), value.clone());
-            }
-        }
-        facts(&mut status.facts, &unit.key, observed);
-    }
-    let gone = units.iter().any(|(_, observed)| observed.is_none());
-    if gone && !stored.deleting {
-        status.state = "Failed".into();
-        status.message = GONE.into();
-    }
-    status
-}
-
-/// The facts that converge leaves, from what was seen.
-fn facts(facts: &mut Props, key: &str, observed: &Observed) {
-    if !matches!(key, "cluster" | "pool" | "network") {
-        return;
-    }
-    for (fact, names) in [
-        ("version", &["kubernetes_version"][..]),
-        ("nodes", &["nodes", "node_count", "default_node_pool.node_count"][..]),
-        ("region", &["region"][..]),
-    ] {
-        let value = names.iter().find_map(|name| observed.outputs.get(*name).or_else(|| observed.props.get(*name)));
-        if let Some(value) = value {
-            facts.insert(fact.into(), value.clone());
-        }
-    }
 }
 
 fn compare(stored: &StoredResource, status: &Status, news: &mut Vec<News>) {

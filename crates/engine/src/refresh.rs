@@ -1,0 +1,80 @@
+//! What the state remembers, brought up to what clouds show. Pure.
+
+use crate::record::Status;
+use crate::unit::{Observed, Props, UnitState};
+use berth_model::{ResourceId, registry};
+
+/// What a resource whose object is gone says.
+pub const GONE: &str = "gone: deleted outside";
+
+/// A unit and what was seen of it; `None` when it is gone.
+pub type Seen = (UnitState, Option<Observed>);
+
+/// The unit's row as it should be, or `None` when it is right. One that is gone stays in the state, no longer ready: so drift
+/// goes on telling about it, and apply knows that it has to be made again.
+pub fn unit_now(mut unit: UnitState, observed: Option<&Observed>) -> Option<UnitState> {
+    let Some(observed) = observed else {
+        let was_ready = unit.ready;
+        unit.ready = false;
+        return was_ready.then_some(unit);
+    };
+    let mut changed = false;
+    for (name, value) in &observed.outputs {
+        if unit.outputs.get(name) != Some(value) {
+            unit.outputs.insert(name.clone(), value.clone());
+            changed = true;
+        }
+    }
+    changed.then_some(unit)
+}
+
+/// The status, as far as reading can tell it. What becomes of something unfinished is for `wait` and `apply` to say.
+pub fn status_now(id: &ResourceId, before: &Status, deleting: bool, units: &[Seen]) -> Status {
+    let mut status = before.clone();
+    let Some(kind) = registry().kind(&id.kind) else { return status };
+    // Outputs that can change carry the same name in the unit; the others are ids, and times of creation.
+    for (unit, observed) in units.iter().filter(|(unit, _)| !unit.key.contains('/')) {
+        let Some(observed) = observed else { continue };
+        for field in kind.outputs_shape().fields.iter().filter(|field| !field.secret) {
+            if let Some(value) = observed.outputs.get(&field.name) {
+                status.outputs.insert(field.name.clone(), value.clone());
+            }
+        }
+        facts(&mut status.facts, &unit.key, observed);
+    }
+    let gone = units.iter().any(|(_, observed)| observed.is_none());
+    if gone && !deleting {
+        status.state = "Failed".into();
+        status.message = GONE.into();
+    }
+    status
+}
+
+/// The facts that converge leaves, from what was seen.
+fn facts(facts: &mut Props, key: &str, observed: &Observed) {
+    if !matches!(key, "cluster" | "pool" | "network") {
+        return;
+    }
+    for (fact, names) in [
+        ("version", &["kubernetes_version"][..]),
+        ("nodes", &["nodes", "node_count", "default_node_pool.node_count"][..]),
+        ("region", &["region"][..]),
+    ] {
+        let value = names.iter().find_map(|name| observed.outputs.get(*name).or_else(|| observed.props.get(*name)));
+        if let Some(value) = value {
+            facts.insert(fact.into(), value.clone());
+        }
+    }
+}
+
+/// Names of what differs: outputs, facts, or `state`.
+pub fn changed(before: &Status, now: &Status) -> Vec<String> {
+    let mut names = Vec::new();
+    if before.message != now.message {
+        names.push("state".to_owned());
+    }
+    for (before, now) in [(&before.outputs, &now.outputs), (&before.facts, &now.facts)] {
+        names.extend(now.iter().filter(|(name, value)| before.get(*name) != Some(value)).map(|(name, _)| name.clone()));
+    }
+    names
+}

@@ -1,0 +1,223 @@
+//! Credentials, as a worker finds them: sealed for it with the task, or its own. It reads only what its own flags allow, and
+//! sends a token of its own to no address that someone else chose.
+
+use crate::context::{AccountRow, TokenFrom};
+use berth_clouds::accounts::{Simulated, TOKEN_BYTES_MAX, usual_url};
+use berth_clouds::{Clouds, Credentials, PROVIDERS};
+use berth_engine::handler::{Class, Outcome, Trouble};
+use secrecy::SecretString;
+use std::collections::BTreeSet;
+use std::io::Read;
+use std::path::PathBuf;
+
+/// What a worker may use of its own.
+#[derive(Clone, Default)]
+pub struct Means {
+    /// All accounts talk to these clouds.
+    pub simulated: Option<Simulated>,
+    /// Variables that Accounts may name.
+    pub allow_env: BTreeSet<String>,
+    /// Files, or folders with files, that Accounts may name.
+    pub allow_files: Vec<PathBuf>,
+}
+
+fn var(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.trim().is_empty())
+}
+
+fn unauthorized(message: String) -> Trouble {
+    Trouble::new(Class::Unauthorized, message)
+}
+
+impl Means {
+    /// Connections to the accounts of a task, and to the worker's own.
+    pub fn clouds(&self, accounts: &[AccountRow], given: impl Fn(&str) -> Option<SecretString>) -> Clouds {
+        let mut clouds = Clouds::new();
+        for provider in PROVIDERS {
+            clouds = clouds.account(format!("env:{provider}"), self.own(provider));
+        }
+        for row in accounts {
+            clouds = clouds.account(row.name.clone(), self.credentials(row, given(&row.name)));
+        }
+        clouds
+    }
+
+    /// The region of the worker's own account with a cloud.
+    pub fn region(&self, account: &str) -> Option<String> {
+        self.own(account.strip_prefix("env:")?).ok()?.region
+    }
+
+    fn own(&self, provider: &str) -> Outcome<Credentials> {
+        match self.simulated(provider) {
+            Some(credentials) => Ok(credentials),
+            None => Credentials::from_env(provider, var).map_err(|mut trouble| {
+                trouble.message = format!("this worker has no token for {provider}");
+                trouble.help = vec![
+                    format!("apply an Account for {provider}, or set its variables where the worker runs"),
+                    "a worker that only rehearses:   berth server --sandbox".into(),
+                ];
+                trouble
+            }),
+        }
+    }
+
+    fn simulated(&self, provider: &str) -> Option<Credentials> {
+        let simulated = self.simulated.as_ref()?;
+        let url = if provider == "civo" { &simulated.civo_url } else { &simulated.digitalocean_url };
+        let mut credentials = Credentials::new(provider, simulated.token.as_deref().unwrap_or("sandbox"));
+        credentials.api_url = Some(url.clone());
+        // Simulated clouds have no limit to respect, unless they say so themselves.
+        credentials.requests_per_second = 100_000;
+        Some(credentials)
+    }
+
+    fn credentials(&self, row: &AccountRow, given: Option<SecretString>) -> Outcome<Credentials> {
+        if let Some(credentials) = self.simulated(&row.provider) {
+            return Ok(Credentials { region: row.region.clone(), ..credentials });
+        }
+        let own_url = usual_url(&row.provider, &var);
+        let name = &row.name;
+        let (token, api_url) = match &row.token {
+            TokenFrom::Sealed => {
+                let token = given.ok_or_else(|| unauthorized(format!("Account {name} came without its token")))?;
+                (token, row.api_url.clone().or(own_url))
+            }
+            TokenFrom::Env(variable) => (self.from_env(row, variable)?, self.trusted_url(row, own_url)?),
+            TokenFrom::File(path) => (self.from_file(row, path)?, self.trusted_url(row, own_url)?),
+            TokenFrom::WorkerLocal => (Credentials::from_env(&row.provider, var)?.token, own_url),
+            TokenFrom::Missing => return Err(unauthorized(format!("Account {name} has no token"))),
+        };
+        Ok(Credentials {
+            provider: row.provider.clone(),
+            token,
+            api_url,
+            region: row.region.clone(),
+            requests_per_second: row.requests_per_second,
+            // The server counts the tasks of an account.
+            max_concurrent_tasks: 0,
+        })
+    }
+
+    fn from_env(&self, row: &AccountRow, variable: &str) -> Outcome<SecretString> {
+        if !self.allow_env.contains(variable) {
+            return Err(unauthorized(format!(
+                "Account {} takes its token from the worker's {variable}, which this worker does not allow",
+                row.name
+            ))
+            .help(format!("start the worker with --allow-env {variable}")));
+        }
+        let value = var(variable).ok_or_else(|| {
+            unauthorized(format!("Account {} takes its token from the worker's {variable}, which is not set", row.name))
+        })?;
+        Ok(SecretString::from(value.trim().to_owned()))
+    }
+
+    fn from_file(&self, row: &AccountRow, path: &str) -> Outcome<SecretString> {
+        let cannot = |why: &str| {
+            unauthorized(format!("Account {} takes its token from the worker's file {path}, {why}", row.name))
+        };
+        // By its true place: a link must not lead out of what is allowed.
+        let place = std::fs::canonicalize(path);
+        let allowed = |place: &PathBuf| {
+            self.allow_files.iter().filter_map(|one| std::fs::canonicalize(one).ok()).any(|one| place.starts_with(one))
+        };
+        let place = place.ok().filter(allowed).ok_or_else(|| {
+            cannot("which this worker does not allow or does not have")
+                .help(format!("start the worker with --allow-file {path}"))
+        })?;
+        let mut text = String::new();
+        let read = std::fs::File::open(place).and_then(|file| file.take(TOKEN_BYTES_MAX).read_to_string(&mut text));
+        match read {
+            Ok(_) if !text.trim().is_empty() => Ok(SecretString::from(text.trim().to_owned())),
+            Ok(_) => Err(cannot("which is empty")),
+            Err(_) => Err(cannot("which cannot be read")),
+        }
+    }
+
+    /// A secret of the worker's goes to the cloud itself, or to where the worker says that the cloud is.
+    fn trusted_url(&self, row: &AccountRow, own: Option<String>) -> Outcome<Option<String>> {
+        let same = |one: &str, other: &str| one.trim_end_matches('/') == other.trim_end_matches('/');
+        match (&row.api_url, &own) {
+            (None, _) => Ok(own),
+            (Some(url), Some(own_url)) if same(url, own_url) => Ok(own),
+            (Some(url), None) if same(url, usual(&row.provider)) => Ok(None),
+            (Some(url), _) => {
+                let variable = if row.provider == "civo" { "CIVO_API_URL" } else { "DIGITALOCEAN_API_URL" };
+                Err(unauthorized(format!(
+                    "Account {} would have the worker's own token sent to {url}, which the worker does not know",
+                    row.name
+                ))
+                .help(format!("start the worker with {variable}={url}")))
+            }
+        }
+    }
+}
+
+fn usual(provider: &str) -> &'static str {
+    if provider == "civo" { "https://api.civo.com" } else { "https://api.digitalocean.com" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use secrecy::ExposeSecret;
+
+    fn row(token: TokenFrom, api_url: Option<&str>) -> AccountRow {
+        AccountRow {
+            name: "acme".into(),
+            provider: "civo".into(),
+            api_url: api_url.map(Into::into),
+            region: None,
+            requests_per_second: 0,
+            max_concurrent_tasks: 3,
+            token,
+        }
+    }
+
+    #[test]
+    fn files_are_read_only_where_allowed_and_never_through_a_link_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let (inside, outside) = (dir.path().join("in"), dir.path().join("out"));
+        std::fs::create_dir(&inside).unwrap();
+        std::fs::write(&outside, "hunter2\n").unwrap();
+        std::fs::write(inside.join("token"), " good \n").unwrap();
+        std::os::unix::fs::symlink(&outside, inside.join("link")).unwrap();
+        let means = Means { allow_files: vec![inside.clone()], ..Means::default() };
+        let read = |path: PathBuf| means.credentials(&row(TokenFrom::File(path.display().to_string()), None), None);
+        assert_eq!(read(inside.join("token")).unwrap().token.expose_secret(), "good");
+        for path in [outside, inside.join("link"), inside.join("none")] {
+            let trouble = read(path).unwrap_err();
+            assert!(trouble.help[0].contains("--allow-file") && !trouble.message.contains("hunter2"), "{trouble}");
+        }
+    }
+
+    #[test]
+    fn variables_are_read_only_where_allowed() {
+        let trouble = Means::default().credentials(&row(TokenFrom::Env("PATH".into()), None), None).unwrap_err();
+        assert!(trouble.help[0].contains("--allow-env PATH"));
+        let means = Means { allow_env: ["PATH".to_owned()].into(), ..Means::default() };
+        assert!(means.credentials(&row(TokenFrom::Env("PATH".into()), None), None).is_ok());
+    }
+
+    #[test]
+    fn a_token_of_the_workers_goes_to_no_address_that_another_chose() {
+        let means = Means { allow_env: ["PATH".to_owned()].into(), ..Means::default() };
+        let evil = Some("https://evil.example");
+        let trouble = means.credentials(&row(TokenFrom::Env("PATH".into()), evil), None).unwrap_err();
+        assert!(trouble.message.contains("evil.example"));
+        let usual = Some("https://api.civo.com/");
+        assert!(means.credentials(&row(TokenFrom::Env("PATH".into()), usual), None).is_ok());
+        let own = SecretString::from("given");
+        let given = means.credentials(&row(TokenFrom::Sealed, evil), Some(own)).unwrap();
+        assert_eq!(given.api_url.as_deref(), evil, "an account's own token goes where the account says");
+    }
+
+    #[test]
+    fn a_simulated_cloud_gets_no_real_token() {
+        let simulated =
+            Simulated { civo_url: "http://127.0.0.1:1".into(), digitalocean_url: String::new(), token: None };
+        let means = Means { simulated: Some(simulated), ..Means::default() };
+        let got = means.credentials(&row(TokenFrom::Sealed, None), Some(SecretString::from("real"))).unwrap();
+        assert_eq!(got.token.expose_secret(), "sandbox");
+    }
+}

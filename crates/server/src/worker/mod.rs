@@ -1,0 +1,343 @@
+//! Workers: they lease tasks, carry them out with the engine, and report. They keep no database, and dial out only.
+
+pub mod api;
+pub mod lease;
+pub mod means;
+mod recorder;
+pub mod remote;
+pub mod scratch;
+mod task;
+mod words;
+
+use crate::context::{Context, Sealed};
+use crate::fault::{Code, Fault};
+use crate::pb;
+use api::TaskApi;
+use berth_engine::Options;
+use lease::{Lease, Moment};
+use means::Means;
+use scratch::Scratch;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use task::{End, Job, Stopper, ended};
+use tokio::sync::{Notify, Semaphore};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use words::Words;
+
+/// How long a lease request waits for work.
+const POLL: Duration = Duration::from_secs(20);
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// How often leases are looked at; the server is asked at a third of a lease.
+const LOOK: Duration = Duration::from_millis(250);
+/// Between heartbeats that fail.
+const BEAT_AGAIN: Duration = Duration::from_millis(500);
+/// How long interrupted tasks have to end their call in flight before they are dropped.
+const INTERRUPTED_WITHIN: Duration = Duration::from_secs(75);
+
+/// The services that there are.
+pub fn services() -> std::collections::BTreeSet<&'static str> {
+    berth_model::registry().kinds().map(|kind| kind.service.as_str()).filter(|service| !service.is_empty()).collect()
+}
+
+#[derive(Clone)]
+pub struct WorkerConfig {
+    /// Unique among those that run.
+    pub name: String,
+    /// Empty: all.
+    pub services: Vec<String>,
+    /// Tasks at once that change something or that someone waits for.
+    pub capacity: u32,
+    /// Drift checks at once, in places of their own.
+    pub checks: u32,
+    pub means: Means,
+    /// Where each task gets a folder.
+    pub scratch: PathBuf,
+    /// How long tasks have to end when the worker is asked to stop.
+    pub drain: Duration,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum WorkerError {
+    #[error("the folder {path} cannot be used: {cause}")]
+    Scratch { path: String, cause: std::io::Error },
+    /// The server will not have this worker, and asking again will not help.
+    #[error("{0}")]
+    Unwelcome(Fault),
+}
+
+/// Works until it is asked to stop, then lets tasks end. Fails only where going on would be of no use.
+pub async fn run(config: WorkerConfig, api: Arc<dyn TaskApi>, stop: CancellationToken) -> Result<(), WorkerError> {
+    let scratch = Scratch::open(config.scratch.clone())
+        .map_err(|cause| WorkerError::Scratch { path: config.scratch.display().to_string(), cause })?;
+    let identity = age::x25519::Identity::generate();
+    let worker = Arc::new(Worker {
+        recipient: identity.to_public().to_string(),
+        identity,
+        changes: Semaphore::new(config.capacity as usize),
+        checks: Semaphore::new(config.checks as usize),
+        held: Mutex::new(HashMap::new()),
+        news: Notify::new(),
+        tasks: TaskTracker::new(),
+        scratch,
+        config,
+        api,
+    });
+    let beats = tokio::spawn(worker.clone().beat());
+    let (for_changes, for_checks) = (worker.clone().ask(true, stop.clone()), worker.clone().ask(false, stop.clone()));
+    let asked = tokio::try_join!(for_changes, for_checks);
+    worker.drain().await;
+    beats.abort();
+    asked.map(|_| ())
+}
+
+struct Running {
+    lease: Arc<Lease>,
+    stopper: Arc<Stopper>,
+    time: Duration,
+}
+
+struct Worker {
+    config: WorkerConfig,
+    api: Arc<dyn TaskApi>,
+    identity: age::x25519::Identity,
+    recipient: String,
+    changes: Semaphore,
+    checks: Semaphore,
+    held: Mutex<HashMap<String, Running>>,
+    /// A task was taken.
+    news: Notify,
+    tasks: TaskTracker,
+    scratch: Scratch,
+}
+
+impl Worker {
+    fn held(&self) -> MutexGuard<'_, HashMap<String, Running>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn question(&self, changes: usize, checks: usize, wait: Duration, draining: bool) -> pb::LeaseRequest {
+        let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        pb::LeaseRequest {
+            worker: self.config.name.clone(),
+            services: self.config.services.clone(),
+            changes: count(changes),
+            checks: count(checks),
+            recipient: self.recipient.clone(),
+            wait_seconds: u32::try_from(wait.as_secs()).unwrap_or(0),
+            version: env!("CARGO_PKG_VERSION").into(),
+            capacity: self.config.capacity,
+            draining,
+        }
+    }
+
+    /// Asks for changes, or for checks, whenever there is a place for one.
+    async fn ask(self: Arc<Self>, changes: bool, stop: CancellationToken) -> Result<(), WorkerError> {
+        let places = if changes { &self.changes } else { &self.checks };
+        let (mut pause, mut quiet) = (FIRST_PAUSE, true);
+        loop {
+            let free = tokio::select! {
+                free = places.acquire() => free,
+                () = stop.cancelled() => return Ok(()),
+            };
+            drop(free);
+            let free = places.available_permits().max(1);
+            let question = self.question(if changes { free } else { 0 }, if changes { 0 } else { free }, POLL, false);
+            let asked = Moment::now();
+            let answer = tokio::select! {
+                answer = self.api.lease(question) => answer,
+                () = stop.cancelled() => return Ok(()),
+            };
+            let fault = match answer {
+                Ok(answer) => {
+                    if !quiet {
+                        tracing::info!(server = %self.api.place(), "the server answers again");
+                    }
+                    (pause, quiet) = (FIRST_PAUSE, true);
+                    for task in answer.tasks {
+                        self.clone().begin(task, asked, changes);
+                    }
+                    continue;
+                }
+                Err(fault) => fault,
+            };
+            if matches!(fault.code, Code::Unauthenticated | Code::Denied | Code::InvalidArgument) {
+                return Err(WorkerError::Unwelcome(fault));
+            }
+            if quiet {
+                tracing::warn!(%fault, "no answer from the server; asking again every few seconds");
+                quiet = false;
+            }
+            let jittered = pause.mul_f64(rand::random_range(0.5..1.0));
+            tokio::select! {
+                () = tokio::time::sleep(jittered) => {}
+                () = stop.cancelled() => return Ok(()),
+            }
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    fn begin(self: Arc<Self>, task: pb::LeasedTask, asked: Moment, change: bool) {
+        let Some(held) = task.held.clone() else { return };
+        let time = Duration::from_secs(task.lease_seconds.into());
+        let lease = Arc::new(Lease::new(held.clone(), asked, time));
+        let stopper = Arc::new(Stopper::default());
+        let running = Running { lease: lease.clone(), stopper: stopper.clone(), time };
+        self.held().insert(held.task.clone(), running);
+        // Taken before the next question is asked, so that it asks for no more than there is room for.
+        let places = if change { &self.changes } else { &self.checks };
+        if let Ok(place) = places.try_acquire() {
+            place.forget();
+        }
+        self.news.notify_one();
+        let worker = self.clone();
+        self.tasks.spawn(async move {
+            // A panic in one task must not cost its place, nor the others.
+            let work = tokio::spawn(worker.clone().carry_out(task, lease.clone(), stopper));
+            if let Err(error) = work.await {
+                tracing::error!(%error, task = %lease.held.task, "a task broke off");
+                _ = worker.api.release(release(&lease, "the worker's task broke off")).await;
+            }
+            worker.held().remove(&lease.held.task);
+            if change { worker.changes.add_permits(1) } else { worker.checks.add_permits(1) }
+        });
+    }
+
+    async fn carry_out(self: Arc<Self>, task: pb::LeasedTask, lease: Arc<Lease>, stopper: Arc<Stopper>) {
+        let words = Arc::new(Words::default());
+        let streaming = tokio::spawn(words.clone().stream(self.api.clone(), lease.clone()));
+        let job = Job {
+            api: self.api.clone(),
+            lease: lease.clone(),
+            words: words.clone(),
+            stopper: stopper.clone(),
+            options: Options::default(),
+        };
+        let opened = Context::from_json(&task.context)
+            .and_then(|context| Ok((context, Sealed::open(&task.credentials, &self.identity)?)));
+        let place = self.scratch.task(&lease.held.task);
+        let end = match (opened, &place) {
+            (Ok((context, sealed)), Ok(_)) => {
+                tracing::debug!(task = %lease.held.task, op = %context.op, "begun");
+                job.run(context, sealed, &self.config.means).await
+            }
+            (Err(error), _) => ended("failed", error.to_string(), Vec::new()),
+            (_, Err(error)) => ended("failed", format!("the worker has no folder for the task: {error}"), Vec::new()),
+        };
+        streaming.abort();
+        words.flush(&*self.api, &lease).await;
+        let told = match end {
+            // Lost on the way: whoever has it now goes on.
+            _ if !lease.holds() => Ok(()),
+            End::Over => Ok(()),
+            End::Stopped if stopper.cancelled.load(std::sync::atomic::Ordering::SeqCst) => {
+                let End::Report(report) = ended("cancelled", "cancelled", Vec::new()) else { return };
+                self.report(*report, &lease, &words).await
+            }
+            End::Stopped => {
+                let why = release(&lease, "the worker is stopping");
+                recorder::until_answered(&lease, || self.api.release(why.clone())).await
+            }
+            End::Report(report) => self.report(*report, &lease, &words).await,
+        };
+        if let Err(error) = told {
+            tracing::warn!(%error, task = %lease.held.task, "how the task ended could not be told; its lease will end");
+        }
+        drop(place);
+    }
+
+    async fn report(
+        &self,
+        mut report: pb::ReportRequest,
+        lease: &Lease,
+        words: &Words,
+    ) -> Result<(), berth_engine::record::RecordError> {
+        report.held = Some(lease.held.clone());
+        report.message = words.harmless(&report.message);
+        report.help.iter_mut().for_each(|line| *line = words.harmless(line));
+        recorder::until_answered(lease, || self.api.report(report.clone())).await
+    }
+
+    /// Keeps leases, and stops what is cancelled or lost.
+    async fn beat(self: Arc<Self>) {
+        let mut next = tokio::time::Instant::now();
+        loop {
+            if self.held().is_empty() {
+                self.news.notified().await;
+                let shortest = self.held().values().map(|running| running.time).min().unwrap_or(LOOK);
+                next = tokio::time::Instant::now() + shortest / 3;
+            }
+            for running in self.held().values().filter(|running| !running.lease.holds()) {
+                running.stopper.stop();
+            }
+            if tokio::time::Instant::now() >= next {
+                let answered = self.heartbeat().await;
+                let shortest = self.held().values().map(|running| running.time).min().unwrap_or(LOOK);
+                let pause = if answered { shortest / 3 } else { BEAT_AGAIN.min(shortest / 6) };
+                next = tokio::time::Instant::now() + pause;
+            }
+            tokio::time::sleep_until(next.min(tokio::time::Instant::now() + LOOK)).await;
+        }
+    }
+
+    async fn heartbeat(&self) -> bool {
+        let held: Vec<pb::Held> =
+            self.held().values().filter(|r| r.lease.holds()).map(|r| r.lease.held.clone()).collect();
+        if held.is_empty() {
+            return true;
+        }
+        let request = pb::HeartbeatRequest { worker: self.config.name.clone(), held: held.clone() };
+        let asked = Moment::now();
+        let answer = match self.api.heartbeat(request).await {
+            Ok(answer) => answer,
+            Err(fault) => {
+                tracing::debug!(%fault, "a heartbeat was not answered");
+                return false;
+            }
+        };
+        let time = Duration::from_secs(answer.lease_seconds.into());
+        let running = self.held();
+        for one in held {
+            let Some(running) = running.get(&one.task).filter(|running| running.lease.held == one) else { continue };
+            if answer.cancel.contains(&one) {
+                running.stopper.cancel();
+            }
+            if answer.kept.contains(&one) || answer.cancel.contains(&one) {
+                running.lease.keep(asked, time);
+            } else {
+                tracing::warn!(task = %one.task, "the lease is another worker's now; stopping");
+                running.lease.lose();
+                running.stopper.stop();
+            }
+        }
+        true
+    }
+
+    /// No new tasks; those that run get their time, then are interrupted after the call in flight and given back.
+    async fn drain(&self) {
+        self.tasks.close();
+        if !self.tasks.is_empty() {
+            tracing::info!(tasks = self.tasks.len(), "letting tasks end");
+            let question = self.question(0, 0, Duration::ZERO, true);
+            let told = tokio::time::timeout(LOOK, self.api.lease(question)).await;
+            if !matches!(told, Ok(Ok(_))) {
+                tracing::debug!("the server does not know that this worker is stopping");
+            }
+        }
+        if tokio::time::timeout(self.config.drain, self.tasks.wait()).await.is_ok() {
+            return;
+        }
+        tracing::info!(tasks = self.tasks.len(), "interrupting tasks after the call in flight");
+        self.held().values().for_each(|running| running.stopper.stop());
+        if tokio::time::timeout(INTERRUPTED_WITHIN, self.tasks.wait()).await.is_err() {
+            tracing::warn!(tasks = self.tasks.len(), "tasks did not end; their leases will");
+        }
+    }
+}
+
+fn release(lease: &Lease, why: &str) -> pb::ReleaseRequest {
+    pb::ReleaseRequest { held: Some(lease.held.clone()), why: why.into() }
+}

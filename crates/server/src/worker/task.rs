@@ -1,0 +1,250 @@
+//! One task, from its context to its report.
+
+use super::api::TaskApi;
+use super::lease::Lease;
+use super::means::Means;
+use super::recorder::{Remote, until_answered};
+use super::words::Words;
+use crate::context::{CheckRow, Context, ImportAsk, Sealed};
+use crate::pb;
+use crate::results::{DriftResult, DriftedRow, ImportResult, PlanResult, RaisedRow, TroubleRow, differences};
+use berth_clouds::{Clouds, with_right};
+use berth_engine::handler::{Catalog, Class, Trouble};
+use berth_engine::record::{RecordError, Recorder};
+use berth_engine::{Interrupt, Known, Options, Request, converge, drift, plan, refresh};
+use serde::Serialize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tokio_util::sync::CancellationToken;
+
+/// The wish that a task stops after the call in flight.
+#[derive(Default)]
+pub struct Stopper {
+    pub interrupt: Interrupt,
+    /// For what changes nothing, and may be let go of at any time.
+    stopped: CancellationToken,
+    /// Someone cancelled it; otherwise it is to be given back.
+    pub cancelled: AtomicBool,
+}
+
+impl Stopper {
+    pub fn stop(&self) {
+        self.interrupt.set();
+        self.stopped.cancel();
+    }
+
+    pub fn cancel(&self) {
+        self.cancelled.store(true, Ordering::SeqCst);
+        self.stop();
+    }
+
+    async fn unless_stopped<T>(&self, reads: impl Future<Output = T>) -> Result<T, End> {
+        tokio::select! {
+            done = reads => Ok(done),
+            () = self.stopped.cancelled() => Err(End::Stopped),
+        }
+    }
+}
+
+/// How a task ends.
+pub enum End {
+    Report(Box<pb::ReportRequest>),
+    /// It was asked to stop before it was done.
+    Stopped,
+    /// Another has it now, or the gate ended it: there is nothing to say.
+    Over,
+}
+
+impl From<RecordError> for End {
+    fn from(error: RecordError) -> Self {
+        match error {
+            RecordError::Fenced => End::Over,
+            RecordError::Failed(message) => ended("failed", message, Vec::new()),
+        }
+    }
+}
+
+pub fn ended(outcome: &str, message: impl Into<String>, help: Vec<String>) -> End {
+    let message = message.into();
+    End::Report(Box::new(pb::ReportRequest { outcome: outcome.into(), message, help, ..pb::ReportRequest::default() }))
+}
+
+fn result_of(result: &impl Serialize) -> End {
+    match serde_json::to_vec(result) {
+        Ok(result) => {
+            let outcome = "done".into();
+            End::Report(Box::new(pb::ReportRequest { outcome, result, ..pb::ReportRequest::default() }))
+        }
+        Err(error) => ended("failed", format!("the result cannot be written: {error}"), Vec::new()),
+    }
+}
+
+/// What the server is told of a trouble: whether trying again can help, and when.
+fn failed(trouble: &Trouble) -> End {
+    let mut retry_after_seconds = 0;
+    let outcome = match &trouble.class {
+        Class::Retry { after } => {
+            let seconds = after.map_or(0, |after| after.as_secs().saturating_add(1));
+            retry_after_seconds = u32::try_from(seconds).unwrap_or(u32::MAX);
+            "failed"
+        }
+        Class::NotFound | Class::Quota | Class::Unauthorized => "failed",
+        Class::Refused if trouble.passes() => "failed",
+        Class::Refused | Class::Taken { .. } => "refused",
+    };
+    let (message, help) = (trouble.message.clone(), trouble.help.clone());
+    let outcome = outcome.into();
+    End::Report(Box::new(pb::ReportRequest {
+        outcome,
+        message,
+        help,
+        retry_after_seconds,
+        ..pb::ReportRequest::default()
+    }))
+}
+
+pub struct Job {
+    pub api: Arc<dyn TaskApi>,
+    pub lease: Arc<Lease>,
+    pub words: Arc<Words>,
+    pub stopper: Arc<Stopper>,
+    pub options: Options,
+}
+
+impl Job {
+    /// Carries the task out. Every call to a cloud asks the lease first.
+    pub async fn run(&self, mut context: Context, mut sealed: Sealed, means: &Means) -> End {
+        let tokens: Vec<_> = context.accounts.iter().filter_map(|row| sealed.token_of(&row.name)).collect();
+        self.words.hide(&tokens);
+        let clouds = means.clouds(&context.accounts, |account| sealed.token_of(account));
+        let lease = self.lease.clone();
+        let work = async {
+            let done = match context.op.as_str() {
+                "apply" | "delete" => self.change(context, &mut sealed, means, &clouds).await,
+                "plan" => self.plan(context, &mut sealed, means, &clouds).await,
+                "drift" => self.check(&mut context, &clouds).await,
+                "import" => match context.import.take() {
+                    Some(ask) => self.import(&ask, &clouds).await,
+                    None => Err(ended("refused", "an import without what to import", Vec::new())),
+                },
+                other => Err(ended("failed", format!("this worker does not know tasks to {other}"), Vec::new())),
+            };
+            done.unwrap_or_else(|end| end)
+        };
+        with_right(Arc::new(move || lease.holds()), work).await
+    }
+
+    fn request(&self, context: &mut Context, sealed: &mut Sealed, means: &Means) -> Result<Request, End> {
+        let request = context.request(sealed, |account| means.region(account));
+        request.map_err(|error| ended("failed", error.to_string(), Vec::new()))
+    }
+
+    /// Plan, the server's word on it, then converge.
+    async fn change(
+        &self,
+        mut context: Context,
+        sealed: &mut Sealed,
+        means: &Means,
+        clouds: &Clouds,
+    ) -> Result<End, End> {
+        let generation = context.generation;
+        let request = self.request(&mut context, sealed, means)?;
+        self.words.line("reading the cloud");
+        let planned = self.stopper.unless_stopped(plan(clouds, &request)).await?;
+        if let Some((_, trouble)) = planned.troubles.first() {
+            return Err(failed(trouble));
+        }
+        let json = serde_json::to_vec(&planned.plan).map_err(|error| ended("failed", error.to_string(), Vec::new()))?;
+        let submit = pb::SubmitPlanRequest { held: Some(self.lease.held.clone()), plan: json };
+        let verdict = until_answered(&self.lease, || self.api.submit_plan(submit.clone())).await?;
+        if !verdict.proceed {
+            tracing::info!(message = %verdict.message, "the plan may not be carried out");
+            return Err(End::Over);
+        }
+        let recorder = Remote::new(self.api.clone(), self.lease.clone(), generation, self.words.clone());
+        let interrupt = self.stopper.interrupt.clone();
+        let report = converge(clouds, &recorder, &*self.words, interrupt, &self.options, &request, planned).await;
+        if let Some(error) = report.record {
+            return Err(error.into());
+        }
+        if let Some((_, trouble)) = report.failed.first() {
+            return Err(failed(trouble));
+        }
+        if report.interrupted || !report.left.is_empty() || !report.skipped.is_empty() {
+            return Err(End::Stopped);
+        }
+        Ok(ended("done", "", Vec::new()))
+    }
+
+    async fn plan(
+        &self,
+        mut context: Context,
+        sealed: &mut Sealed,
+        means: &Means,
+        clouds: &Clouds,
+    ) -> Result<End, End> {
+        let request = self.request(&mut context, sealed, means)?;
+        let planned = self.stopper.unless_stopped(plan(clouds, &request)).await?;
+        let troubles = planned.troubles.iter().map(|(id, trouble)| TroubleRow::of(id, trouble)).collect();
+        Ok(result_of(&PlanResult { plan: planned.plan, troubles, calls: clouds.calls() }))
+    }
+
+    async fn check(&self, context: &mut Context, clouds: &Clouds) -> Result<End, End> {
+        let known = Known { units: context.units_by_resource(), ..Known::default() };
+        let ids: Vec<_> = context.check.iter().map(|row| row.id.clone()).collect();
+        let seen = self.stopper.unless_stopped(drift(clouds, &known, &ids, context.refresh)).await?;
+        if context.refresh {
+            self.refresh(context, &seen.seen).await?;
+        }
+        let generation = |row: &CheckRow| row.generation;
+        let mut drifted = Vec::new();
+        for row in &context.check {
+            if let Some(found) = seen.drifted.get(&row.id) {
+                let differences = differences(found);
+                drifted.push(DriftedRow { id: row.id.clone(), generation: generation(row), differences });
+            }
+        }
+        let troubles: Vec<_> = seen.troubles.iter().map(|(id, trouble)| TroubleRow::of(id, trouble)).collect();
+        self.words.line(&format!("{} checked, {} drifted, {} not readable", ids.len(), drifted.len(), troubles.len()));
+        let checked = std::mem::take(&mut context.check);
+        Ok(result_of(&DriftResult { checked, drifted, troubles, calls: clouds.calls() }))
+    }
+
+    /// What was seen becomes what the state remembers.
+    async fn refresh(&self, context: &Context, seen: &[refresh::Seen]) -> Result<(), End> {
+        let mut by_resource: std::collections::BTreeMap<_, Vec<refresh::Seen>> = std::collections::BTreeMap::new();
+        for one in seen {
+            by_resource.entry(one.0.resource.clone()).or_default().push(one.clone());
+        }
+        for row in &context.refreshed {
+            let Some(units) = by_resource.remove(&row.id) else { continue };
+            let before = row.status();
+            let status = refresh::status_now(&row.id, &before, row.deleting, &units);
+            let recorder = Remote::new(self.api.clone(), self.lease.clone(), row.generation, self.words.clone());
+            for (unit, observed) in units {
+                if let Some(unit) = refresh::unit_now(unit, observed.as_ref()) {
+                    recorder.save_unit(unit).await?;
+                }
+            }
+            let names = refresh::changed(&before, &status);
+            if !names.is_empty() {
+                recorder.status(&row.id, status).await?;
+                recorder.event(&row.id, "refreshed", &names.join(", ")).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn import(&self, ask: &ImportAsk, clouds: &Clouds) -> Result<End, End> {
+        let provider = clouds.provider(&ask.account).await.map_err(|trouble| failed(&trouble))?;
+        let read = async {
+            match ask.kind.as_str() {
+                "" => provider.raise_all().await,
+                kind => provider.raise(kind, &ask.object_id, &ask.region).await.map(|one| vec![one]),
+            }
+        };
+        let raised = self.stopper.unless_stopped(read).await?.map_err(|trouble| failed(&trouble))?;
+        let raised = raised.into_iter().map(RaisedRow::from).collect();
+        Ok(result_of(&ImportResult { raised, calls: clouds.calls() }))
+    }
+}
