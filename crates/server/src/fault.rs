@@ -3,7 +3,7 @@
 use crate::pb;
 use berth_engine::handler::Trouble;
 use berth_model::Diagnostic;
-use berth_store::StoreError;
+use berth_store::{ControlError, StoreError};
 use prost::Message;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,6 +120,23 @@ impl From<StoreError> for Fault {
     fn from(error: StoreError) -> Self {
         tracing::warn!(%error, "the state could not be read or written");
         Fault::new(Code::Unavailable, "the state cannot be read or written just now").help("try again in a moment")
+    }
+}
+
+impl From<ControlError> for Fault {
+    fn from(error: ControlError) -> Self {
+        let message = error.to_string();
+        match error {
+            ControlError::Store(error) => error.into(),
+            ControlError::NotFound(_) => Fault::new(Code::NotFound, message),
+            ControlError::Refused(_) => Fault::new(Code::Refused, message),
+            ControlError::Fenced => Fault::new(Code::Conflict, message),
+            ControlError::Conflict { .. } => Fault::new(Code::Conflict, message)
+                .help("someone else changed it meanwhile: look at what is stored, then apply again"),
+            ControlError::OtherPlan { .. } => {
+                Fault::new(Code::Conflict, message).help("look at the plan that waits now, then approve that one")
+            }
+        }
     }
 }
 

@@ -13,6 +13,7 @@ use berth_store::{Control, Options, Store, StoreError};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -33,7 +34,14 @@ pub struct Config {
     pub worker: Option<WorkerHere>,
     /// Simulated clouds in place of real ones, for the worker inside.
     pub simulated: Option<Simulated>,
+    /// How long a worker may hold a task without a heartbeat.
+    pub lease: Duration,
+    /// What the labels and tags that Berth writes begin with.
+    pub label_prefix: String,
 }
+
+/// Long enough for a server to be replaced, short enough that a dead worker's tasks do not wait long.
+pub const LEASE: Duration = Duration::from_secs(30);
 
 /// The worker inside the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,6 +71,8 @@ impl Config {
             limits: Limits::default(),
             worker: Some(WorkerHere::default()),
             simulated: None,
+            lease: LEASE,
+            label_prefix: crate::context::LABEL_PREFIX.into(),
         }
     }
 }
@@ -133,8 +143,9 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let front = Arc::new(Front::new(shared.clone(), inside, gateway));
 
     let ca = certificates.authority();
-    let tasks = vec![tokio::spawn(certificates.renew(stop.clone())), tokio::spawn(guard.keep(stop.clone()))];
-    // The controller and the worker inside are started here.
+    let mut tasks = vec![tokio::spawn(certificates.renew(stop.clone())), tokio::spawn(guard.keep(stop.clone()))];
+    tasks.push(crate::controller::spawn(shared.clone(), stop.clone()));
+    tasks.extend(crate::worker::in_process(&shared, stop.clone()));
     let most = shared.config.limits.connections;
     let serving = tokio::spawn(serve::serve(listener, tls, front, most, shared.metrics.clone(), stop.clone()));
     Ok(Running { address, ca, shared, stop, tasks, serving })
@@ -153,6 +164,7 @@ async fn inside(shared: &Arc<Shared>, guard: &Arc<Guard>) -> Result<Router, Star
     let mut routes = Routes::builder();
     routes.add_service(reflection).add_service(health);
     crate::api::add_services(&mut routes, shared);
+    routes.add_service(crate::tasks::server(shared));
     Ok(routes.routes().prepare().into_axum_router().layer(AccessLayer::new(guard.clone())))
 }
 

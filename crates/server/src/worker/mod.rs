@@ -9,9 +9,11 @@ pub mod scratch;
 mod task;
 mod words;
 
+use crate::api::Shared;
 use crate::context::{Context, Sealed};
 use crate::fault::{Code, Fault};
 use crate::pb;
+use crate::tasks::InProcess;
 use api::TaskApi;
 use berth_engine::Options;
 use lease::{Lease, Moment};
@@ -23,6 +25,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use task::{End, Job, Stopper, ended};
 use tokio::sync::{Notify, Semaphore};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use words::Words;
@@ -37,6 +40,11 @@ const LOOK: Duration = Duration::from_millis(250);
 const BEAT_AGAIN: Duration = Duration::from_millis(500);
 /// How long interrupted tasks have to end their call in flight before they are dropped.
 const INTERRUPTED_WITHIN: Duration = Duration::from_secs(75);
+
+/// Drift checks at once, where nothing else is said.
+pub const CHECKS: u32 = 2;
+/// How long a server that stops lets its own worker's tasks end.
+const INSIDE_DRAIN: Duration = Duration::from_secs(5);
 
 /// The services that there are.
 pub fn services() -> std::collections::BTreeSet<&'static str> {
@@ -92,6 +100,30 @@ pub async fn run(config: WorkerConfig, api: Arc<dyn TaskApi>, stop: Cancellation
     worker.drain().await;
     beats.abort();
     asked.map(|_| ())
+}
+
+/// The worker inside a server, unless it was told to have none.
+pub fn in_process(shared: &Arc<Shared>, stop: CancellationToken) -> Option<JoinHandle<()>> {
+    let here = shared.config.worker.clone()?;
+    let config = WorkerConfig {
+        name: format!("inside-{}", uuid::Uuid::now_v7().simple()),
+        services: Vec::new(),
+        capacity: here.capacity,
+        checks: CHECKS,
+        means: Means {
+            simulated: shared.config.simulated.clone(),
+            allow_env: here.allow_env.into_iter().collect(),
+            allow_files: here.allow_file,
+        },
+        scratch: shared.config.folder.join("worker"),
+        drain: INSIDE_DRAIN,
+    };
+    let api = Arc::new(InProcess(shared.clone()));
+    Some(tokio::spawn(async move {
+        if let Err(error) = run(config, api, stop).await {
+            tracing::error!(%error, "the worker inside the server has ended");
+        }
+    }))
 }
 
 struct Running {

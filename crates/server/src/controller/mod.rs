@@ -1,0 +1,176 @@
+//! The controller: a loop that finds what is due and makes tasks. It takes no input but the store, keeps nothing, and any
+//! number of servers run it at once: a decision about a resource that moved on meanwhile is dropped by the store.
+
+mod decide;
+pub mod schedule;
+
+use crate::api::Shared;
+use crate::fault::Fault;
+use berth_store::{NewTask, TaskOp};
+use decide::Decider;
+use jiff::{SignedDuration, Timestamp};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// Resources decided about in one round.
+const ROUND: u32 = 256;
+/// Resources whose drift checks are enqueued in one round, and in one task.
+const DRIFT_ROUND: u32 = 1_000;
+const DRIFT_BATCH: usize = 50;
+/// Commits come in bursts: what follows within this time is one wake.
+const GATHER: Duration = Duration::from_millis(2);
+/// Without a wake and with nothing due, the store is looked at this often all the same.
+const LOOK_AGAIN: Duration = Duration::from_secs(60);
+/// Ends of leases are looked for at most this often.
+const EXPIRE_EVERY: Duration = Duration::from_millis(500);
+/// Between removals of what is old.
+const PRUNE_EVERY: Duration = Duration::from_secs(600);
+/// After a failure, from the first pause on.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// What a task is worth: someone waits for plans and imports; a repair is nobody's hurry; checks have places of their own.
+pub const PRIORITY_WAITED: i32 = 200;
+pub const PRIORITY_CHANGE: i32 = 100;
+pub const PRIORITY_RETRY: i32 = 50;
+pub const PRIORITY_REPAIR: i32 = 20;
+pub const PRIORITY_DRIFT: i32 = 0;
+
+pub fn spawn(shared: Arc<Shared>, stop: CancellationToken) -> JoinHandle<()> {
+    tokio::spawn(async move {
+        let mut controller = Controller { shared: &shared, expired: None, pruned: Instant::now() };
+        let mut wakes = shared.control.wakes();
+        let mut pause = FIRST_PAUSE;
+        while !stop.is_cancelled() {
+            wakes.mark_unchanged();
+            let until = match controller.round().await {
+                Ok(until) => {
+                    pause = FIRST_PAUSE;
+                    until
+                }
+                Err(fault) => {
+                    tracing::warn!(%fault, "the controller could not do its round");
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                    // Not by wakes: what fails would fail at every commit.
+                    tokio::select! {
+                        () = tokio::time::sleep(pause) => {}
+                        () = stop.cancelled() => {}
+                    }
+                    continue;
+                }
+            };
+            if until.is_zero() {
+                continue;
+            }
+            tokio::select! {
+                changed = wakes.changed() => if changed.is_err() { return },
+                () = tokio::time::sleep(until) => {}
+                () = stop.cancelled() => return,
+            }
+            tokio::time::sleep(GATHER).await;
+        }
+    })
+}
+
+struct Controller<'a> {
+    shared: &'a Shared,
+    expired: Option<Instant>,
+    pruned: Instant,
+}
+
+impl Controller<'_> {
+    /// One look at everything that is due. How long until the next, if nothing happens before.
+    async fn round(&mut self) -> Result<Duration, Fault> {
+        let control = &self.shared.control;
+        if self.pruned.elapsed() >= PRUNE_EVERY {
+            self.pruned = Instant::now();
+            let removed = control.prune(self.shared.now()).await?;
+            if removed > 0 {
+                tracing::debug!(removed, "old events, tasks and logs are gone");
+            }
+        }
+        let now = self.shared.now();
+        let Some(next) = control.next_due().await? else { return Ok(LOOK_AGAIN) };
+        if next > now {
+            return Ok(until(now, next));
+        }
+        let more = self.decide(now).await? | self.check_drift(now).await?;
+        if self.expired.is_none_or(|at| at.elapsed() >= EXPIRE_EVERY) {
+            self.expired = Some(Instant::now());
+            let expired = control.expire(now).await?;
+            self.shared.metrics.leases_expired.inc_by(expired);
+            if expired > 0 {
+                tracing::info!(tasks = expired, "leases ended; the tasks are queued again");
+            }
+        }
+        if more {
+            return Ok(Duration::ZERO);
+        }
+        Ok(match control.next_due().await? {
+            Some(next) => until(self.shared.now(), next).max(Duration::from_millis(20)),
+            None => LOOK_AGAIN,
+        })
+    }
+
+    /// Whether there may be more.
+    async fn decide(&self, now: Timestamp) -> Result<bool, Fault> {
+        let control = &self.shared.control;
+        let due = control.due(now, ROUND).await?;
+        if due.is_empty() {
+            return Ok(false);
+        }
+        let more = due.len() >= ROUND as usize;
+        let mut decider = Decider::new(control, now);
+        let mut decisions = Vec::with_capacity(due.len());
+        for one in due {
+            decisions.push(decider.decide(one).await?);
+        }
+        control.decide(decisions, now).await?;
+        Ok(more)
+    }
+
+    /// Checks that are due, in batches of one account and service.
+    async fn check_drift(&self, now: Timestamp) -> Result<bool, Fault> {
+        let control = &self.shared.control;
+        let due = control.drift_due(now, DRIFT_ROUND).await?;
+        if due.is_empty() {
+            return Ok(false);
+        }
+        let mut decider = Decider::new(control, now);
+        let mut tasks = Vec::new();
+        let mut count = 0;
+        for (account, mut resources) in due {
+            count += resources.len();
+            let account_limit = decider.account_limit(&account).await?;
+            resources.sort_by(|a, b| (&a.service, &a.id.org, &a.id).cmp(&(&b.service, &b.id.org, &b.id)));
+            for same in resources.chunk_by(|a, b| a.service == b.service && a.id.org == b.id.org) {
+                for batch in same.chunks(DRIFT_BATCH) {
+                    tasks.push(NewTask {
+                        op: TaskOp::Drift,
+                        resource: None,
+                        resources: batch.iter().map(|one| one.id.clone()).collect(),
+                        org: batch[0].id.org.clone(),
+                        service: batch[0].service.clone(),
+                        account: account.clone(),
+                        account_limit,
+                        priority: PRIORITY_DRIFT,
+                        run_after: now,
+                        generation: 0,
+                        payload: None,
+                        trace: String::new(),
+                    });
+                }
+            }
+        }
+        control.enqueue(tasks, now).await?;
+        Ok(count >= DRIFT_ROUND as usize)
+    }
+}
+
+fn until(now: Timestamp, next: Timestamp) -> Duration {
+    let left = next.duration_since(now).max(SignedDuration::ZERO).unsigned_abs();
+    left.clamp(Duration::from_millis(1), LOOK_AGAIN)
+}

@@ -1,0 +1,312 @@
+//! Contexts for a batch of leased tasks: what they share is read once.
+
+use crate::context::{
+    AccountRow, CheckRow, Context, DriftAsk, ImportAsk, KnownRow, PlanAsk, RefreshRow, Sealed, UnitRow, WantedRow,
+};
+use crate::fault::{Code, Fault};
+use berth_clouds::accounts::{Accounts, Declared, account_id, name_of};
+use berth_engine::parents;
+use berth_engine::unit::UnitState;
+use berth_model::{Manifest, REDACTED, ResourceId};
+use berth_store::{Control, Filter, Leased, Store, StoredResource, Task, TaskOp};
+use secrecy::{ExposeSecret, SecretString};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+/// Up to this many resources of one task are read one by one; more are read all at once.
+const FEW: usize = 64;
+/// Stands for a secret that is not the stored one.
+const NEW_SECRET: &str = "(new secret)";
+
+pub type Built = Result<(Context, Sealed), Fault>;
+
+/// One for each task, in order.
+pub async fn contexts(control: &Control, label_prefix: &str, leased: &[Leased]) -> Vec<Built> {
+    let mut reader = Reader {
+        control,
+        store: control.store(),
+        resources: HashMap::new(),
+        units: HashMap::new(),
+        all_units: false,
+        accounts: HashMap::new(),
+    };
+    let mut built = Vec::with_capacity(leased.len());
+    for one in leased {
+        let context = match one.task.op {
+            TaskOp::Apply | TaskOp::Delete => reader.change(&one.task).await,
+            TaskOp::Drift => reader.check(&one.task).await,
+            TaskOp::Plan => reader.plan(&one.task).await,
+            TaskOp::Import => reader.import(&one.task).await,
+        };
+        built.push(context.map(|(mut context, sealed)| {
+            context.op = one.task.op.as_str().into();
+            context.label_prefix = label_prefix.to_owned();
+            (context, sealed)
+        }));
+    }
+    built
+}
+
+struct Reader<'a> {
+    control: &'a Control,
+    store: &'a Store,
+    resources: HashMap<ResourceId, Option<Arc<StoredResource>>>,
+    units: HashMap<ResourceId, Vec<UnitState>>,
+    /// Whether `units` is everything that there is.
+    all_units: bool,
+    accounts: HashMap<String, Option<Declared>>,
+}
+
+fn corrupt(id: &ResourceId) -> Fault {
+    Fault::new(Code::Internal, format!("the stored manifest of {id} cannot be read"))
+}
+
+fn bad_payload(task: &Task) -> Fault {
+    Fault::new(Code::Internal, format!("what task {} is asked cannot be read", task.id))
+}
+
+impl Reader<'_> {
+    async fn resource(&mut self, id: &ResourceId) -> Result<Option<Arc<StoredResource>>, Fault> {
+        if let Some(known) = self.resources.get(id) {
+            return Ok(known.clone());
+        }
+        let stored = self.store.resource(id).await?.map(Arc::new);
+        self.resources.insert(id.clone(), stored.clone());
+        Ok(stored)
+    }
+
+    async fn units(&mut self, id: &ResourceId) -> Result<Vec<UnitState>, Fault> {
+        if self.all_units {
+            return Ok(self.units.get(id).cloned().unwrap_or_default());
+        }
+        if let Some(known) = self.units.get(id) {
+            return Ok(known.clone());
+        }
+        let units = self.store.units_of(id).await?;
+        self.units.insert(id.clone(), units.clone());
+        Ok(units)
+    }
+
+    /// Everything, where one task asks for much of it.
+    async fn read_all(&mut self) -> Result<(), Fault> {
+        for stored in self.store.resources(&Filter::default()).await? {
+            self.resources.insert(stored.id.clone(), Some(Arc::new(stored)));
+        }
+        self.units.clear();
+        for unit in self.store.all_units().await? {
+            self.units.entry(unit.resource.clone()).or_default().push(unit);
+        }
+        self.all_units = true;
+        Ok(())
+    }
+
+    async fn account(&mut self, name: &str) -> Result<Option<&Declared>, Fault> {
+        if !self.accounts.contains_key(name) {
+            let declared = match account_id(name) {
+                None => None,
+                Some(id) => match self.resource(&id).await? {
+                    None => None,
+                    Some(stored) => Some(declared(self.store, &stored)?),
+                },
+            };
+            self.accounts.insert(name.to_owned(), declared);
+        }
+        Ok(self.accounts.get(name).and_then(Option::as_ref))
+    }
+
+    /// Adds the accounts by name, each token to what is sealed.
+    async fn add_accounts(
+        &mut self,
+        names: BTreeSet<String>,
+        context: &mut Context,
+        sealed: &mut Sealed,
+    ) -> Result<(), Fault> {
+        for name in names {
+            if let Some(declared) = self.account(&name).await? {
+                let (row, token) = AccountRow::of(&name, declared);
+                if let Some(token) = token {
+                    sealed.token(&name, &token);
+                }
+                context.accounts.push(row);
+            }
+        }
+        Ok(())
+    }
+
+    async fn change(&mut self, task: &Task) -> Built {
+        let id = task.resource.clone().ok_or_else(|| bad_payload(task))?;
+        let Some(stored) = self.resource(&id).await? else {
+            return Err(Fault::new(Code::NotFound, format!("{id} is not there any more")));
+        };
+        let (mut context, mut sealed) = (Context::default(), Sealed::default());
+        context.resource = Some(id.clone());
+        context.generation = stored.generation;
+        let units = self.units(&id).await?;
+        let account = if id.kind == "Account" { name_of(&id) } else { task.account.clone() };
+        let mut names: BTreeSet<String> = units.iter().map(|unit| unit.account.clone()).collect();
+        names.insert(account.clone());
+        context.units = units.iter().map(UnitRow::from).collect();
+        context.known.push(known(&stored)?);
+        if task.op == TaskOp::Delete {
+            context.unwanted.push(id);
+        } else {
+            let manifest = Manifest::from_json(&context.known[0].manifest).map_err(|_| corrupt(&id))?;
+            for parent in parents(&manifest) {
+                if let Some(stored) = self.resource(&parent).await? {
+                    context.known.push(known(&stored)?);
+                }
+            }
+            // An account's own secret travels as a token; any other kind's with its manifest.
+            if id.kind != "Account" && !stored.sealed_paths()?.is_empty() {
+                sealed.manifest(0, self.store.unseal(&stored)?);
+            }
+            let region = self.account(&account).await?.and_then(|declared| declared.region.clone());
+            context.wanted.push(WantedRow { id, manifest: None, account, region });
+        }
+        self.add_accounts(names, &mut context, &mut sealed).await?;
+        Ok((context, sealed))
+    }
+
+    async fn check(&mut self, task: &Task) -> Built {
+        let ask: DriftAsk = match self.control.payload(&task.id).await? {
+            Some(payload) => serde_json::from_str(payload.expose_secret()).map_err(|_| bad_payload(task))?,
+            None => DriftAsk::default(),
+        };
+        let (mut context, mut sealed) = (Context::default(), Sealed::default());
+        context.refresh = ask.refresh;
+        if task.resources.len() > FEW {
+            self.read_all().await?;
+        }
+        let mut names = BTreeSet::new();
+        for id in &task.resources {
+            let Some(stored) = self.resource(id).await? else { continue };
+            let units = self.units(id).await?;
+            names.extend(units.iter().map(|unit| unit.account.clone()));
+            context.units.extend(units.iter().map(UnitRow::from));
+            context.check.push(CheckRow { id: id.clone(), generation: stored.generation });
+            if ask.refresh {
+                context.refreshed.push(RefreshRow {
+                    id: id.clone(),
+                    generation: stored.generation,
+                    observed_generation: stored.status.observed_generation,
+                    state: stored.status.state.clone(),
+                    message: stored.status.message.clone(),
+                    outputs: stored.status.outputs.clone(),
+                    facts: stored.status.facts.clone(),
+                    deleting: stored.deleting,
+                });
+            }
+        }
+        self.add_accounts(names, &mut context, &mut sealed).await?;
+        Ok((context, sealed))
+    }
+
+    async fn plan(&mut self, task: &Task) -> Built {
+        let payload = self.control.payload(&task.id).await?.ok_or_else(|| bad_payload(task))?;
+        let ask: PlanAsk = serde_json::from_str(payload.expose_secret()).map_err(|_| bad_payload(task))?;
+        let (mut context, mut sealed) = (Context::default(), Sealed::default());
+        let mut manifests = Vec::with_capacity(ask.manifests.len());
+        for json in &ask.manifests {
+            manifests.push(Manifest::from_json(json).map_err(|_| bad_payload(task))?);
+        }
+        if manifests.len() + ask.delete.len() > FEW {
+            self.read_all().await?;
+        }
+        // Accounts that are planned count like those that are stored.
+        let mut choices = stored_accounts(self.store).await?;
+        for manifest in manifests.iter().filter(|m| m.id.kind == "Account") {
+            let declared = Declared::read(&manifest.id, &manifest.resolve(&|_| String::new()))?;
+            choices.declare(&manifest.id, &declared);
+            self.accounts.insert(name_of(&manifest.id), Some(declared));
+        }
+        let mut names = BTreeSet::new();
+        let mut around: BTreeSet<ResourceId> = ask.delete.iter().cloned().collect();
+        for (index, manifest) in manifests.into_iter().enumerate() {
+            let choice = choices.choose(&manifest)?;
+            names.insert(choice.name.clone());
+            around.insert(manifest.id.clone());
+            around.extend(parents(&manifest));
+            let id = manifest.id.clone();
+            let shown = if id.kind == "Account" {
+                Some(self.masked(&manifest).await?.to_json())
+            } else if manifest.redacted() == manifest {
+                Some(manifest.to_json())
+            } else {
+                sealed.manifest(index, manifest.to_json());
+                None
+            };
+            context.wanted.push(WantedRow { id, manifest: shown, account: choice.name, region: choice.region });
+        }
+        for id in around {
+            let Some(stored) = self.resource(&id).await? else { continue };
+            let mut row = known(&stored)?;
+            if id.kind == "Account" {
+                let manifest = Manifest::from_json(&row.manifest).map_err(|_| corrupt(&id))?;
+                row.manifest = manifest.redacted().to_json();
+            }
+            context.known.push(row);
+            let units = self.units(&id).await?;
+            names.extend(units.iter().map(|unit| unit.account.clone()));
+            context.units.extend(units.iter().map(UnitRow::from));
+        }
+        context.units.extend(ask.units);
+        context.unwanted = ask.delete;
+        self.add_accounts(names, &mut context, &mut sealed).await?;
+        // An account that is only planned has a stored namesake's token in the cache, or none: the planned one counts.
+        Ok((context, sealed))
+    }
+
+    /// An account to show: a secret that is not the stored one shows as a new one.
+    async fn masked(&mut self, manifest: &Manifest) -> Result<Manifest, Fault> {
+        let mut stored: HashMap<String, SecretString> = HashMap::new();
+        if let Some(row) = self.resource(&manifest.id).await? {
+            let mut old = Manifest::from_json(&self.store.unseal(&row)?).map_err(|_| corrupt(&manifest.id))?;
+            old.map_secrets(|path, secret| {
+                stored.insert(path.to_owned(), SecretString::from(secret.to_owned()));
+                String::new()
+            });
+        }
+        let mut shown = manifest.clone();
+        shown.map_secrets(|path, secret| {
+            let same = stored.get(path).is_none_or(|old| old.expose_secret() == secret);
+            if same { REDACTED.to_owned() } else { NEW_SECRET.to_owned() }
+        });
+        Ok(shown)
+    }
+
+    async fn import(&mut self, task: &Task) -> Built {
+        let payload = self.control.payload(&task.id).await?.ok_or_else(|| bad_payload(task))?;
+        let ask: ImportAsk = serde_json::from_str(payload.expose_secret()).map_err(|_| bad_payload(task))?;
+        let (mut context, mut sealed) = (Context::default(), Sealed::default());
+        self.add_accounts([ask.account.clone()].into(), &mut context, &mut sealed).await?;
+        context.import = Some(ask);
+        Ok((context, sealed))
+    }
+}
+
+/// What is stored of a resource, for references to it.
+fn known(stored: &StoredResource) -> Result<KnownRow, Fault> {
+    Ok(KnownRow {
+        manifest: stored.sealed_manifest()?,
+        outputs: stored.status.outputs.clone(),
+        facts: stored.status.facts.clone(),
+        settled: stored.settled(),
+    })
+}
+
+/// What a stored Account says, its token in the clear where it holds one.
+pub fn declared(store: &Store, stored: &StoredResource) -> Result<Declared, Fault> {
+    let manifest = Manifest::from_json(&store.unseal(stored)?).map_err(|_| corrupt(&stored.id))?;
+    Ok(Declared::read(&stored.id, &manifest.resolve(&|_| String::new()))?)
+}
+
+/// The stored Accounts, to choose from. Their credentials stay where they are.
+pub async fn stored_accounts(store: &Store) -> Result<Accounts, Fault> {
+    let mut accounts = Accounts::default();
+    let filter = Filter { kind: Some("Account".into()), ..Filter::default() };
+    for stored in store.resources(&filter).await? {
+        let manifest = Manifest::from_json(&stored.sealed_manifest()?).map_err(|_| corrupt(&stored.id))?;
+        accounts.declare(&stored.id, &Declared::read(&stored.id, &manifest.resolve(&|_| String::new()))?);
+    }
+    Ok(accounts)
+}
