@@ -153,6 +153,10 @@ impl Accounts {
             let region = self.by_id.get(id).and_then(|entry| entry.region.clone());
             return Ok(Choice { name: name_of(id), region });
         }
+        // What no cloud serves needs no account.
+        if manifest.kind.provider.is_empty() {
+            return Ok(Choice { name: String::new(), region: None });
+        }
         self.choose_for(&manifest.kind.provider, manifest.account().as_deref(), &id.org, &id.env).map_err(
             |mut trouble| {
                 trouble.message = format!("{id} {}", trouble.message);

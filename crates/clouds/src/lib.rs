@@ -99,6 +99,8 @@ pub fn lower(input: &LowerInput<'_>) -> Result<Lowered, Trouble> {
             lowered.output("identity", "", "identity");
             Ok(lowered)
         }
+        // Facts for Berth itself.
+        "Environment" | "Policy" => Ok(Lowered::default()),
         kind if kind.starts_with("Civo") => civo::lower(input),
         kind if kind.starts_with("DigitalOcean") => digitalocean::lower(input),
         kind => Err(Trouble::refused(format!("no cloud knows the kind {kind}"))),

@@ -63,13 +63,16 @@ fn decode(origin: &Origin<'_>, root: &Node<'_>, out: &mut Vec<Diagnostic>) -> Op
     }
 
     let Decoder { known, ref_spans, out, .. } = decoder;
-    let mut checker = Checker { file: origin.file, path: Path::default(), known: &known, out };
+    let mut checker = Checker { file: origin.file, text: origin.text, path: Path::default(), known: &known, out };
     if let (Some((message, entry)), Some(shape)) = (&metadata, metadata_shape) {
         checker.path.push("metadata");
         checker.message(shape, message, Some(&entry.node), entry.key_span);
         checker.path.0.clear();
         if let Some(annotations) = entry.node.entry("annotations", "annotations") {
             annotations::check(origin.file, annotations, checker.out);
+        }
+        if kind.is_some_and(|kind| kind.names_env) {
+            names_env(origin.file, &entry.node, checker.out);
         }
     }
     let (kind, (mut spec, entry)) = (kind?, spec?);
@@ -110,6 +113,17 @@ fn decode(origin: &Origin<'_>, root: &Node<'_>, out: &mut Vec<Diagnostic>) -> Op
     crate::refs::check(&manifest, out);
     manifest.faulty = out.len() > found;
     Some(manifest)
+}
+
+/// What names an env belongs to it, or to none.
+fn names_env(file: &str, metadata: &Node<'_>, out: &mut Vec<Diagnostic>) {
+    let text = |name| Some(metadata.entry(name, name)?.node.text()?.to_owned());
+    let (Some(name), Some(entry)) = (text("name"), metadata.entry("env", "env")) else { return };
+    if entry.node.text().is_none_or(|env| env.is_empty() || env == name) {
+        return;
+    }
+    let message = format!("env must be {}, as the name is, or left out", words::shown(&name));
+    out.push(Diagnostic::error(message).file(file).at(entry.pointer()).path("metadata.env"));
 }
 
 fn metadata_shape() -> Option<&'static Shape> {

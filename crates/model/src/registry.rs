@@ -22,6 +22,8 @@ pub struct Kind {
     pub provider: String,
     /// Which deployer service carries it out.
     pub service: String,
+    /// Its name is that of an env.
+    pub names_env: bool,
     pub message: MessageDescriptor,
     pub spec: MessageDescriptor,
     pub outputs: MessageDescriptor,
@@ -54,6 +56,12 @@ impl Kind {
     /// Its own API version first, then the aliases.
     pub fn api_versions(&self) -> impl Iterator<Item = &str> {
         std::iter::once(self.api_version.as_str()).chain(self.aliases.iter().map(String::as_str))
+    }
+
+    /// Whether it has objects in a cloud or at least asks one something. Others are facts for Berth itself, and are Ready
+    /// as soon as they are stored.
+    pub fn has_work(&self) -> bool {
+        !self.service.is_empty()
     }
 
     /// Names of outputs that are secret.
@@ -122,7 +130,7 @@ fn kind_of(message: MessageDescriptor, option: &ExtensionDescriptor) -> Option<K
     if !options.has_extension(option) {
         return None;
     }
-    let KindOptions { api_version, aliases, provider, service } =
+    let KindOptions { api_version, aliases, provider, service, names_env } =
         options.get_extension(option).as_message()?.transcode_to().ok()?;
     let child = |parent: &MessageDescriptor, field: &str| parent.get_field_by_name(field)?.kind().as_message().cloned();
     let spec = child(&message, "spec")?;
@@ -133,6 +141,7 @@ fn kind_of(message: MessageDescriptor, option: &ExtensionDescriptor) -> Option<K
         aliases,
         provider,
         service,
+        names_env,
         message,
         spec,
         outputs,
@@ -193,7 +202,7 @@ mod tests {
     #[test]
     fn kinds_are_found_as_people_type_them() {
         let registry = registry();
-        assert_eq!(registry.kinds().count(), 8);
+        assert_eq!(registry.kinds().count(), 10);
         for name in
             ["CivoKubernetesCluster", "civokubernetescluster", "civokubernetesclusters", "CIVOKUBERNETESCLUSTER"]
         {

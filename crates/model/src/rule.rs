@@ -80,22 +80,47 @@ pub fn parse_rule(text: &str) -> Result<IdedExpr, RuleError> {
         // What follows the first mistake is mostly its echo.
         let Some(first) = errors.errors.into_iter().next() else { return plain("it cannot be read".into()) };
         let number = |n: isize| usize::try_from(n).ok().filter(|n| *n > 0);
-        RuleError { message: spoken(&first.msg), at: number(first.pos.0).zip(number(first.pos.1)), label: None }
+        let (message, label) = spoken(&first.msg);
+        RuleError { message, at: number(first.pos.0).zip(number(first.pos.1)), label }
     })?;
     let mut names = Names { places: &places, scope: Vec::new() };
     names.check(&expression)?;
     Ok(expression)
 }
 
-/// The parser's word, in the style of ours.
-fn spoken(message: &str) -> String {
+/// What the parser says, in words that fit a reader who knows no grammar, and what would be right where it is sure.
+fn spoken(message: &str) -> (String, Option<String>) {
     let message = message.strip_prefix("Syntax error: ").unwrap_or(message);
-    let short = message.split(" expecting ").next().unwrap_or(message).trim().replace('\'', "`");
-    let mut letters = short.chars();
-    match letters.next() {
-        Some(first) => first.to_lowercase().chain(letters).collect(),
-        None => "it cannot be read".into(),
+    let quoted = |text: &str| {
+        let inner = text.trim().strip_prefix('\'').unwrap_or(text.trim());
+        inner.strip_suffix('\'').unwrap_or(inner).trim().to_owned()
+    };
+    let stray =
+        ["mismatched input ", "extraneous input ", "token recognition error at: ", "no viable alternative at input "]
+            .iter()
+            .find_map(|start| message.strip_prefix(start));
+    if let Some(rest) = stray {
+        let token = quoted(rest.split(" expecting ").next().unwrap_or(rest));
+        let right = match token.as_str() {
+            "=" => Some("write `==`"),
+            "and" | "&" => Some("write `&&`"),
+            "or" | "|" => Some("write `||`"),
+            "not" => Some("write `!`"),
+            _ => None,
+        };
+        let message = match token.as_str() {
+            "<EOF>" => "it ends too early".to_owned(),
+            text if text.starts_with(['\'', '"']) => "a text is not closed".to_owned(),
+            text => format!("{} is not understood here", words::shown(text)),
+        };
+        return (message, right.map(str::to_owned));
     }
+    if let Some((what, _)) = message.strip_prefix("missing ").and_then(|rest| rest.split_once(" at ")) {
+        return (format!("{} is missing", words::shown(&quoted(what))), None);
+    }
+    let mut letters = message.chars();
+    let lower = letters.next().map(|first| first.to_lowercase().chain(letters).collect());
+    (lower.unwrap_or_else(|| "it cannot be read".into()), None)
 }
 
 struct Names<'a> {

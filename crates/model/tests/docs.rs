@@ -56,11 +56,11 @@ fn a_field_is_explained() {
 
 #[test]
 fn schemas() {
-    for name in ["Account", "CivoVpc", "CivoKubernetesCluster"] {
+    for name in ["Account", "CivoVpc", "CivoKubernetesCluster", "Environment", "Policy"] {
         insta::assert_json_snapshot!(format!("schema_{name}"), schema(registry().kind(name).unwrap()));
     }
     let all = schema_all();
-    assert_eq!(all["oneOf"].as_array().unwrap().len(), 8);
+    assert_eq!(all["oneOf"].as_array().unwrap().len(), 10);
     for kind in registry().kinds() {
         let one = &all["$defs"][&kind.name];
         assert_eq!(one["properties"]["kind"]["const"], kind.name.as_str());

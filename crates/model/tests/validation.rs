@@ -169,3 +169,13 @@ fn digitalocean_kubernetes_cluster() {
 fn digitalocean_kubernetes_node_pool() {
     run("digitalocean_kubernetes_node_pool.txt", 21);
 }
+
+#[test]
+fn environment() {
+    run("environment.txt", 25);
+}
+
+#[test]
+fn policy() {
+    run("policy.txt", 25);
+}

@@ -1,6 +1,9 @@
 //! Syntaxes that a pattern cannot say well: address ranges, ports, versions, times.
 
 use super::rules::{Subject, Violation};
+use crate::registry::registry;
+use crate::rule::{RuleError, parse_rule};
+use crate::schedule::Schedule;
 use crate::words;
 use ipnet::IpNet;
 use std::net::IpAddr;
@@ -17,6 +20,11 @@ pub enum Format {
     Version,
     Duration,
     MaintenanceWindow,
+    Schedule,
+    /// CEL over a plan.
+    Rule,
+    /// The name of a kind.
+    Kind,
     /// A name that no code knows: a test refuses it in any kind.
     Unknown,
 }
@@ -35,6 +43,9 @@ impl Format {
             "version" => Format::Version,
             "duration" => Format::Duration,
             "maintenance_window" => Format::MaintenanceWindow,
+            "schedule" => Format::Schedule,
+            "rule" => Format::Rule,
+            "kind" => Format::Kind,
             _ => Format::Unknown,
         })
     }
@@ -50,6 +61,9 @@ impl Format {
             Format::Version => "explicit version",
             Format::Duration => "duration, such as 90s, 20m or 1h",
             Format::MaintenanceWindow => "day=HH:MM",
+            Format::Schedule => "interval such as 30m, cron pattern, or off",
+            Format::Rule => "CEL, true or false",
+            Format::Kind => "name of a kind",
             Format::Unknown => "unknown format",
         }
     }
@@ -79,6 +93,9 @@ impl Format {
                 .is_none()
                 .then(|| format!("{} is not a duration such as 90s, 20m or 1h", subject.with(value))),
             Format::MaintenanceWindow => return window(subject, value),
+            Format::Schedule => Schedule::parse(value).err().map(|error| format!("{} {error}", subject.with(value))),
+            Format::Rule => return rule(subject, value),
+            Format::Kind => return kind(subject, value),
             Format::Unknown => Some(format!("{} has a format that is not known", subject.bare())),
         };
         message.map(Violation::new)
@@ -163,13 +180,31 @@ fn window(subject: &Subject<'_>, value: &str) -> Option<Violation> {
     };
     if !DAYS.contains(&day) {
         let message = format!("the day must be {}, not {}", words::either(&DAYS), words::shown(day));
-        return Some(Violation { message, label: words::did_you_mean(day, DAYS) });
+        return Some(Violation { label: words::did_you_mean(day, DAYS), ..Violation::new(message) });
     }
     let clock = |part: &str, below: u8| {
         part.len() == 2 && part.bytes().all(|b| b.is_ascii_digit()) && part.parse::<u8>().is_ok_and(|n| n < below)
     };
     let fits = time.split_once(':').is_some_and(|(hours, minutes)| clock(hours, 24) && clock(minutes, 60));
     (!fits).then(|| Violation::new(format!("{} is not a time of day such as 02:00", words::shown(time))))
+}
+
+fn rule(subject: &Subject<'_>, value: &str) -> Option<Violation> {
+    let RuleError { message, at, label } = parse_rule(value).err()?;
+    Some(Violation { message: format!("{} cannot be used: {message}", subject.bare()), label, within: at })
+}
+
+fn kind(subject: &Subject<'_>, value: &str) -> Option<Violation> {
+    let message = match (registry().kind(value), registry().find(value)) {
+        (Some(_), _) => return None,
+        (None, Some(kind)) => {
+            let message = format!("{} must be `{}`, not {}", subject.bare(), kind.name, words::shown(value));
+            return Some(Violation { label: Some(format!("write `{}`", kind.name)), ..Violation::new(message) });
+        }
+        (None, None) => format!("{} is not the name of a kind", subject.with(value)),
+    };
+    let near = words::did_you_mean(value, registry().kinds().map(|kind| kind.name.as_str()));
+    Some(Violation { label: near, ..Violation::new(message) })
 }
 
 /// `90s`, `20m`, `1h`, `1h30m`; at least a second, at most a week.

@@ -3,6 +3,7 @@
 
 mod cel;
 pub mod format;
+mod place;
 pub(crate) mod rules;
 
 use crate::diagnostic::{Diagnostic, Span};
@@ -75,10 +76,15 @@ impl Known {
 /// Checks messages and collects what is wrong.
 pub(crate) struct Checker<'c> {
     pub file: &'c str,
+    /// The whole file.
+    pub text: &'c str,
     pub path: Path,
     pub known: &'c Known,
     pub out: &'c mut Vec<Diagnostic>,
 }
+
+/// Where a scalar stands, and the node it was read from.
+type Place<'a, 'n> = (Span, Option<&'a Node<'n>>);
 
 /// One thing to check: its value, where it stands, and how messages call it.
 struct Item<'a, 'n> {
@@ -212,7 +218,8 @@ impl Checker<'_> {
                 if zero || (empty && field.rules.ignore_zero) {
                     return;
                 }
-                self.scalar(field, (&field.human, ""), &field.rules.check, value, item.at());
+                let node = item.entry.map(|entry| &entry.node);
+                self.scalar(field, (&field.human, ""), &field.rules.check, value, (item.at(), node));
                 if field.cel.iter().any(|rule| !cel::holds_for_value(rule, value)) {
                     let broken: Vec<String> = field
                         .cel
@@ -267,7 +274,8 @@ impl Checker<'_> {
     }
 
     /// Rules and format of one scalar.
-    fn scalar(&mut self, field: &Field, (human, of): (&str, &str), check: &Check, value: &Value, at: Span) {
+    fn scalar(&mut self, field: &Field, (human, of): (&str, &str), check: &Check, value: &Value, place: Place<'_, '_>) {
+        let (at, node) = place;
         let subject = Subject { human, of, hint: &field.hint, secret: field.secret };
         let violation = match value {
             Value::String(text) => check.text(&subject, text).or_else(|| match field.format {
@@ -278,8 +286,13 @@ impl Checker<'_> {
             Value::I32(number) => check.number(&subject, i64::from(*number)),
             _ => None,
         };
-        if let Some(violation) = violation {
-            self.report(violation, at, field.secret);
+        if let Some(mut violation) = violation {
+            let within = violation.within.take();
+            let exact = within.zip(node).and_then(|(within, node)| place::within(self.text, node, within));
+            if let (Some((line, column)), None) = (within, exact) {
+                violation.message.push_str(&format!(" (line {line}, column {column} of it)"));
+            }
+            self.report(violation, exact.unwrap_or(at), field.secret);
         }
     }
 
@@ -311,10 +324,10 @@ impl Checker<'_> {
                         let text = format!("{one} {} is listed twice", words::shown(text));
                         self.report(Violation::new(text), at, field.secret);
                     } else {
-                        self.scalar(field, (&one, ""), items, value, at);
+                        self.scalar(field, (&one, ""), items, value, (at, node));
                     }
                 }
-                value => self.scalar(field, (&one, ""), items, value, at),
+                value => self.scalar(field, (&one, ""), items, value, (at, node)),
             }
             self.path.pop(before);
         }
@@ -334,13 +347,13 @@ impl Checker<'_> {
             let Some(value) = values.get(&MapKey::String(entry.key.to_string())) else { continue };
             let before = self.path.push_key(&entry.key);
             let count = self.out.len();
-            self.scalar(field, (&name, ""), keys, &Value::String(entry.key.to_string()), entry.key_span);
+            self.scalar(field, (&name, ""), keys, &Value::String(entry.key.to_string()), (entry.key_span, None));
             if self.out.len() == count {
                 match value {
                     Value::Message(message) => self.inner(field, message, Some(&entry.node), entry.key_span),
                     value => {
                         let of = format!("of {one} {}", words::shown(&entry.key));
-                        self.scalar(field, ("value", &of), inner, value, entry.pointer());
+                        self.scalar(field, ("value", &of), inner, value, (entry.pointer(), Some(&entry.node)));
                     }
                 }
             }

@@ -15,11 +15,13 @@ use std::sync::{OnceLock, RwLock};
 pub(crate) struct Violation {
     pub message: String,
     pub label: Option<String>,
+    /// Line and column in the value, from 1, where a part of it is meant.
+    pub within: Option<(usize, usize)>,
 }
 
 impl Violation {
     pub fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), label: None }
+        Self { message: message.into(), label: None, within: None }
     }
 }
 
@@ -260,7 +262,7 @@ impl TextRules {
         let human = subject.bare();
         if let Some(right) = self.one_of.iter().find(|allowed| allowed.eq_ignore_ascii_case(value)) {
             let message = format!("{human} must be `{right}`, not {}: case matters", words::shown(value));
-            return Violation { message, label: Some(format!("write `{right}`")) };
+            return Violation { label: Some(format!("write `{right}`")), ..Violation::new(message) };
         }
         let allowed = words::either(&self.one_of);
         let message = match value {
@@ -268,7 +270,7 @@ impl TextRules {
             _ => format!("{human} must be {allowed}, not {}", words::shown(value)),
         };
         let near = words::nearest_value(value, self.one_of.iter().map(String::as_str));
-        Violation { message, label: near.map(|near| format!("did you mean `{near}`?")) }
+        Violation { label: near.map(|near| format!("did you mean `{near}`?")), ..Violation::new(message) }
     }
 }
 
