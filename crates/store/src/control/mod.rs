@@ -3,6 +3,7 @@
 //! Any number of servers may share a PostgreSQL database; a file of SQLite's has one server. Each server's writes go through
 //! one writer, and the writers of all servers take turns, a transaction each: see `docs/decisions/0006-one-writer-at-a-time.md`.
 
+mod revision;
 pub mod types;
 
 use crate::error::StoreError;

@@ -1,0 +1,163 @@
+//! What the state holds, as the API shows it.
+
+use crate::fault::{Code, Fault};
+use crate::pb;
+use crate::values::{object_to_struct, to_struct, to_value};
+use berth_model::{REDACTED, ResourceId};
+use berth_store::{AppliedResult, ControlMeta, StoreError, StoredResource, Task};
+use jiff::Timestamp;
+use serde_json::Value;
+
+/// Parts of an identity that a caller gives.
+const NAME_BYTES_MAX: usize = 256;
+
+pub fn id(id: &ResourceId) -> pb::ResourceId {
+    pb::ResourceId { kind: id.kind.clone(), name: id.name.clone(), org: id.org.clone(), env: id.env.clone() }
+}
+
+/// An identity that a caller gave: the kind may be written in any case.
+pub fn given(kind: String, name: String, org: String, env: String) -> Result<ResourceId, Fault> {
+    for (field, text) in [("kind", &kind), ("name", &name), ("org", &org), ("env", &env)] {
+        short(field, text)?;
+    }
+    for (field, text) in [("kind", &kind), ("name", &name)] {
+        if text.is_empty() {
+            return Err(argument(field, "it is needed"));
+        }
+    }
+    let kind = berth_model::registry().find(&kind).map_or(kind, |found| found.name.clone());
+    Ok(ResourceId { kind, name, org, env })
+}
+
+pub fn given_id(id: pb::ResourceId) -> Result<ResourceId, Fault> {
+    given(id.kind, id.name, id.org, id.env)
+}
+
+/// A text that is looked up must be one that could be stored.
+pub fn short(field: &str, text: &str) -> Result<(), Fault> {
+    if text.len() > NAME_BYTES_MAX {
+        return Err(argument(field, &format!("it has at most {NAME_BYTES_MAX} bytes")));
+    }
+    if text.contains('\0') {
+        return Err(argument(field, "it cannot hold a NUL"));
+    }
+    Ok(())
+}
+
+/// A request that is wrong at one field.
+pub fn argument(field: &str, why: &str) -> Fault {
+    let mut fault = Fault::new(Code::InvalidArgument, format!("{field}: {why}"));
+    let (message, path) = (why.to_owned(), field.to_owned());
+    fault.problems.push(pb::Problem { severity: "error".into(), message, path, ..pb::Problem::default() });
+    fault
+}
+
+pub fn time(at: Timestamp) -> String {
+    at.to_string()
+}
+
+fn maybe_time(at: Option<Timestamp>) -> String {
+    at.map(time).unwrap_or_default()
+}
+
+/// A resource to show: secrets are replaced by a word.
+pub fn resource(stored: &StoredResource, meta: Option<&ControlMeta>) -> Result<pb::Resource, StoreError> {
+    let mut manifest = stored.sealed_manifest()?;
+    for pointer in stored.sealed_paths()? {
+        if let Some(slot) = manifest.pointer_mut(&pointer) {
+            *slot = Value::from(REDACTED);
+        }
+    }
+    let drift = meta.filter(|meta| !meta.drift.is_empty()).map(|meta| differences(&meta.drift)).unwrap_or_default();
+    let status = &stored.status;
+    Ok(pb::Resource {
+        id: Some(id(&stored.id)),
+        api_version: stored.api_version.clone(),
+        generation: stored.generation,
+        observed_generation: status.observed_generation,
+        manifest: Some(object_to_struct(&manifest)),
+        state: match status.state.as_str() {
+            "" if stored.deleting => "Deleting".into(),
+            "" => "Pending".into(),
+            state => state.into(),
+        },
+        message: status.message.clone(),
+        outputs: Some(to_struct(&status.outputs)),
+        secret_outputs: stored.secret_names.clone(),
+        facts: Some(to_struct(&status.facts)),
+        deleting: stored.deleting,
+        created_at: time(stored.created_at),
+        updated_at: time(stored.updated_at),
+        status_at: maybe_time(stored.status_at),
+        applied_by: meta.map(|meta| meta.applied_by.clone()).unwrap_or_default(),
+        source_file: stored.source.file.clone(),
+        source_document: stored.source.document,
+        drift_checked_at: meta.map(|meta| maybe_time(meta.drift_checked_at)).unwrap_or_default(),
+        drift,
+    })
+}
+
+/// What a drift check left: a list of differences as JSON.
+pub fn differences(text: &str) -> Vec<pb::Difference> {
+    let Ok(Value::Array(rows)) = serde_json::from_str(text) else { return Vec::new() };
+    rows.iter().map(difference).collect()
+}
+
+pub fn difference(row: &Value) -> pb::Difference {
+    let text = |name: &str| row[name].as_str().unwrap_or_default().to_owned();
+    let shown = |name: &str| row.get(name).filter(|json| !json.is_null()).map(to_value);
+    pb::Difference {
+        unit: text("unit"),
+        field: text("field"),
+        declared: shown("declared"),
+        found: shown("found"),
+        ..pb::Difference::default()
+    }
+}
+
+pub fn task(task: &Task) -> pb::Task {
+    pb::Task {
+        id: task.id.0.clone(),
+        op: task.op.as_str().into(),
+        resource: task.resource.as_ref().map(id),
+        resources: u32::try_from(task.resources.len()).unwrap_or(u32::MAX).max(task.resource.is_some().into()),
+        service: task.service.clone(),
+        account: task.account.clone(),
+        state: task.state.as_str().into(),
+        worker: task.worker.clone(),
+        attempts: task.attempts,
+        created_at: time(task.created_at),
+        started_at: maybe_time(task.started_at),
+        ended_at: maybe_time(task.ended_at),
+        lease_until: maybe_time(task.lease_until),
+        run_after: time(task.run_after),
+        message: task.message.clone(),
+        fence: task.fence,
+        priority: task.priority,
+        cancelling: task.cancelling,
+        generation: task.generation,
+    }
+}
+
+pub fn applied(applied: &berth_store::Applied) -> pb::Applied {
+    let result = match applied.result {
+        AppliedResult::Created => "created",
+        AppliedResult::Updated => "updated",
+        AppliedResult::Unchanged => "unchanged",
+        AppliedResult::Deleting => "deleting",
+    };
+    pb::Applied { id: Some(id(&applied.id)), generation: applied.generation, result: result.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_are_found_in_any_case_and_names_are_bounded() {
+        let found = given("civovpc".into(), "net".into(), String::new(), String::new()).unwrap();
+        assert_eq!(found.kind, "CivoVpc");
+        assert!(given("CivoVpc".into(), String::new(), String::new(), String::new()).is_err());
+        assert!(given("CivoVpc".into(), "x".repeat(300), String::new(), String::new()).is_err());
+    }
+}

@@ -1,0 +1,150 @@
+//! The service Events: what happened, in the order in which it was written.
+
+use super::convert::{id, short, time};
+use super::{Shared, page};
+use crate::access::{Principal, principal};
+use crate::fault::{Code, Fault};
+use crate::pb::{self, events_server::Events};
+use berth_store::EventFilter;
+use futures::Stream;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request, Response, Status};
+
+/// Events read at once, and kept for a watcher that is slow.
+const BATCH: u32 = 256;
+/// A watcher that takes none for this long is let go; it can come back with the last position it saw.
+const SLOW_AFTER: Duration = Duration::from_secs(20);
+/// A look without a wake: another server's commit may come without one.
+const LOOK_AGAIN: Duration = Duration::from_secs(2);
+
+pub struct Service(pub Arc<Shared>);
+
+/// Name, kind, org and env that a caller asks for, within their scope; `None` when nothing can be in both.
+fn filter(
+    caller: &Principal,
+    kind: String,
+    name: String,
+    org: String,
+    env: String,
+) -> Result<Option<EventFilter>, Fault> {
+    for (field, text) in [("kind", &kind), ("name", &name), ("org", &org), ("env", &env)] {
+        short(field, text)?;
+    }
+    let given = |text: String| Some(text).filter(|text| !text.is_empty());
+    let kind = given(kind).map(|kind| berth_model::registry().find(&kind).map_or(kind, |found| found.name.clone()));
+    let Some((org, env)) = caller.narrow(given(org), given(env)) else { return Ok(None) };
+    Ok(Some(EventFilter { kind, name: given(name), org, env }))
+}
+
+fn event(event: berth_store::Event) -> pb::Event {
+    pb::Event {
+        id: event.id,
+        at: time(event.at),
+        resource: Some(id(&event.resource)),
+        what: event.what,
+        detail: event.detail,
+        task: event.task,
+    }
+}
+
+#[tonic::async_trait]
+impl Events for Service {
+    type WatchStream = Pin<Box<dyn Stream<Item = Result<pb::Event, Status>> + Send>>;
+
+    async fn watch(&self, request: Request<pb::WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
+        let caller = principal(&request)?;
+        let pb::WatchRequest { after, kind, name, org, env } = request.into_inner();
+        let filter = filter(&caller, kind, name, org, env)?;
+        let shared = self.0.clone();
+        let after = match after {
+            ..0 => shared.control.last_event().await.map_err(Fault::from)?,
+            after => after,
+        };
+        let (sender, receiver) = mpsc::channel(BATCH as usize);
+        tokio::spawn(async move {
+            shared.metrics.watchers.inc();
+            follow(&shared, &caller, after, filter, sender).await;
+            shared.metrics.watchers.dec();
+        });
+        Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
+    }
+
+    async fn list(&self, request: Request<pb::ListEventsRequest>) -> Result<Response<pb::ListEventsResponse>, Status> {
+        let caller = principal(&request)?;
+        let pb::ListEventsRequest { after, kind, name, org, env, page_size, newest } = request.into_inner();
+        let limit = page::size(page_size)?;
+        let Some(filter) = filter(&caller, kind, name, org, env)? else {
+            return Ok(Response::new(pb::ListEventsResponse::default()));
+        };
+        let control = &self.0.control;
+        let found = match newest {
+            true => control.events_newest(&filter, limit).await,
+            false => control.events_after(after.max(0), &filter, limit).await,
+        };
+        let events = found.map_err(Fault::from)?.into_iter().map(event).collect();
+        Ok(Response::new(pb::ListEventsResponse { events }))
+    }
+}
+
+/// Sends events until the watcher is gone, too slow, no longer entitled, or the server stops.
+async fn follow(
+    shared: &Shared,
+    caller: &Principal,
+    mut after: i64,
+    filter: Option<EventFilter>,
+    to: mpsc::Sender<Result<pb::Event, Status>>,
+) {
+    let mut wakes = shared.control.wakes();
+    let end = loop {
+        // Marked as seen before the look: a commit during it wakes again.
+        wakes.mark_unchanged();
+        if caller.is_expired(shared.now()) {
+            break Fault::new(Code::Unauthenticated, "the token has expired").help("log in again:   berth login");
+        }
+        let found = match &filter {
+            Some(filter) => shared.control.events_after(after, filter, BATCH).await,
+            None => Ok(Vec::new()),
+        };
+        let found = match found {
+            Ok(found) => found,
+            Err(error) => break Fault::from(error).help(format!("go on after {after}")),
+        };
+        let more = found.len() == BATCH as usize;
+        let mut slow = false;
+        for one in found {
+            let position = one.id;
+            match timeout(SLOW_AFTER, to.send(Ok(event(one)))).await {
+                Ok(Ok(())) => after = position,
+                Ok(Err(_)) => return,
+                Err(_) => {
+                    slow = true;
+                    break;
+                }
+            }
+        }
+        if slow {
+            shared.metrics.watchers_dropped.inc();
+            break Fault::new(Code::TooMany, "events come faster than they are taken")
+                .help(format!("watch again, after {after}"));
+        }
+        if more {
+            continue;
+        }
+        tokio::select! {
+            () = shared.stop.cancelled() => {
+                break Fault::new(Code::Unavailable, "the server is stopping")
+                    .help(format!("watch another, or this one when it is back, after {after}"));
+            }
+            () = to.closed() => return,
+            _ = wakes.changed() => {}
+            () = tokio::time::sleep(LOOK_AGAIN) => {}
+        }
+    };
+    // A watcher that is too slow may not take this either; its stream ends all the same.
+    _ = to.try_send(Err(end.into()));
+}

@@ -1,0 +1,92 @@
+//! Accounts, Environments and Policies: few, and looked at by every apply or plan.
+
+use crate::environment::Environment;
+use crate::fault::Fault;
+use crate::policy::Policy;
+use berth_clouds::accounts::{Accounts, Declared};
+use berth_model::{Manifest, ResourceId};
+use berth_store::{Control, Filter};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What was read of them.
+pub struct Book {
+    declared: Vec<(ResourceId, Declared)>,
+    accounts: Accounts,
+    pub environments: Vec<Environment>,
+    pub policies: Vec<Policy>,
+}
+
+/// Kept between requests where this server is the only one that writes; elsewhere read each time.
+#[derive(Default)]
+pub struct Books {
+    kept: Mutex<Option<Arc<Book>>>,
+}
+
+impl Books {
+    pub async fn open(&self, control: &Control, alone: bool) -> Result<Arc<Book>, Fault> {
+        if alone && let Some(kept) = self.kept.lock().unwrap_or_else(PoisonError::into_inner).clone() {
+            return Ok(kept);
+        }
+        let book = Arc::new(Book::read(control).await?);
+        if alone {
+            *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(book.clone());
+        }
+        Ok(book)
+    }
+
+    /// To be called after one of them was written.
+    pub fn close(&self) {
+        *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
+/// Whether a resource is kept in a book.
+pub fn concerns(id: &ResourceId) -> bool {
+    matches!(id.kind.as_str(), "Account" | "Environment" | "Policy")
+}
+
+impl Book {
+    async fn read(control: &Control) -> Result<Self, Fault> {
+        let store = control.store();
+        let of_kind = |kind: &str| Filter { kind: Some(kind.into()), ..Filter::default() };
+        let mut declared = Vec::new();
+        for stored in store.resources(&of_kind("Account")).await? {
+            // Secrets stay sealed: which account it is can be told without them.
+            let manifest = stored.manifest(&stored.sealed_manifest()?)?;
+            declared.push((stored.id, Declared::read(&manifest.id, &manifest.resolve(&|_| String::new()))?));
+        }
+        let mut environments = Vec::new();
+        for stored in store.resources(&of_kind("Environment")).await? {
+            environments.push(Environment::of(&stored.id, &stored.sealed_manifest()?));
+        }
+        let mut policies = Vec::new();
+        for stored in store.resources(&of_kind("Policy")).await? {
+            policies.push(Policy::of(&stored.id, &stored.sealed_manifest()?));
+        }
+        let mut book = Self { declared, accounts: Accounts::default(), environments, policies };
+        book.accounts = book.accounts_with(&[])?;
+        Ok(book)
+    }
+
+    fn accounts_with(&self, manifests: &[&Manifest]) -> Result<Accounts, Fault> {
+        let mut accounts = Accounts::default();
+        for (id, declared) in &self.declared {
+            accounts.declare(id, declared);
+        }
+        for manifest in manifests {
+            let declared = Declared::read(&manifest.id, &manifest.resolve(&|_| String::new()))?;
+            accounts.declare(&manifest.id, &declared);
+        }
+        Ok(accounts)
+    }
+
+    /// Calls `with` with the stored accounts and those among the manifests.
+    pub fn with_accounts<T>(
+        &self,
+        manifests: &[Manifest],
+        with: impl FnOnce(&Accounts) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
+        let own: Vec<&Manifest> = manifests.iter().filter(|manifest| manifest.id.kind == "Account").collect();
+        if own.is_empty() { with(&self.accounts) } else { with(&self.accounts_with(&own)?) }
+    }
+}

@@ -1,0 +1,284 @@
+//! What a worker is asked for while the caller waits: plans, imports, drift checks.
+
+use super::check::{Checked, check};
+use crate::access::principal::absent;
+use crate::access::{Principal, Role};
+use crate::api::Shared;
+use crate::api::convert::{self, argument, given_id, short};
+use crate::context::{DriftAsk, PlanAsk};
+use crate::fault::{Code, Fault};
+use crate::gate::{self, GateInput};
+use crate::limits::WORK_WITHIN;
+use crate::pb;
+use crate::results::{DriftResult, PlanResult, TroubleRow};
+use crate::tasks::run_and_wait;
+use crate::telemetry;
+use crate::values::{object_to_struct, to_value};
+use berth_engine::Plan;
+use berth_model::{Manifest, ResourceId};
+use berth_store::{ListQuery, NewTask, StoredResource, TaskOp};
+use futures::future::try_join_all;
+use secrecy::SecretString;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+/// Someone waits for it: before changes that nobody looks at.
+const PRIORITY: i32 = 100;
+/// Resources that one request compares.
+const COMPARED_MAX: usize = 20_000;
+/// Resources in one task.
+const BATCH: usize = 500;
+/// What is left of the caller's time when a task is given up.
+const MARGIN: Duration = Duration::from_secs(5);
+
+pub(super) fn new_task(shared: &Shared, op: TaskOp, org: &str, ask: &impl Serialize) -> Result<NewTask, Fault> {
+    let payload = serde_json::to_string(ask).map_err(|_| Fault::new(Code::Internal, "the task cannot be written"))?;
+    Ok(NewTask {
+        op,
+        resource: None,
+        resources: Vec::new(),
+        org: org.to_owned(),
+        service: String::new(),
+        account: String::new(),
+        account_limit: 0,
+        priority: PRIORITY,
+        run_after: shared.now(),
+        generation: 0,
+        payload: Some(SecretString::from(payload)),
+        trace: telemetry::traceparent(),
+    })
+}
+
+pub(super) async fn run<T: DeserializeOwned>(shared: &Shared, task: NewTask) -> Result<T, Fault> {
+    let result = run_and_wait(shared, task, WORK_WITHIN - MARGIN).await?;
+    serde_json::from_value(result).map_err(|_| Fault::new(Code::Internal, "the task's result cannot be read"))
+}
+
+pub async fn plan(shared: &Shared, caller: &Principal, request: pb::PlanRequest) -> Result<pb::PlanResponse, Fault> {
+    let pb::PlanRequest { files, delete } = request;
+    let delete = delete.into_iter().map(given_id).collect::<Result<Vec<_>, _>>()?;
+    if files.is_empty() && delete.is_empty() {
+        return Err(argument("files", "there is nothing to plan"));
+    }
+    let Checked { manifests, warnings } = match files.is_empty() {
+        true => Checked { manifests: Vec::new(), warnings: Vec::new() },
+        false => check(shared, caller, files).await?,
+    };
+    for id in manifests.iter().map(|manifest| &manifest.id).chain(&delete) {
+        caller.require(Role::Operator, id)?;
+    }
+    for id in &delete {
+        shared.control.store().resource(id).await?.ok_or_else(|| absent(id))?;
+    }
+    let ask = PlanAsk {
+        manifests: manifests.iter().map(Manifest::to_json).collect(),
+        delete: delete.clone(),
+        units: Vec::new(),
+    };
+    let org = manifests.first().map(|manifest| &manifest.id).or(delete.first()).map_or("", |id| id.org.as_str());
+    let result: PlanResult = run(shared, new_task(shared, TaskOp::Plan, org, &ask)?).await?;
+    let by_id: HashMap<&ResourceId, &Manifest> = manifests.iter().map(|manifest| (&manifest.id, manifest)).collect();
+    let mut problems: Vec<pb::Problem> =
+        result.troubles.iter().map(|trouble| problem(trouble, by_id.get(&trouble.id).copied())).collect();
+    problems.extend(warnings);
+    let mut bases = Vec::with_capacity(result.plan.resources.len());
+    for id in manifests.iter().map(|manifest| &manifest.id).chain(&delete) {
+        let generation = shared.control.store().resource(id).await?.map_or(0, |stored| stored.generation);
+        bases.push(pb::Base { id: Some(convert::id(id)), generation });
+    }
+    Ok(pb::PlanResponse {
+        verdicts: verdicts(shared, caller, &result.plan, &by_id).await?,
+        digest: gate::digest(&result.plan),
+        plan: Some(object_to_struct(&result.plan.to_json())),
+        problems,
+        bases,
+        calls: result.calls,
+        ..pb::PlanResponse::default()
+    })
+}
+
+/// What stands in the way of one resource, at the place where it is declared.
+fn problem(trouble: &TroubleRow, manifest: Option<&Manifest>) -> pb::Problem {
+    let mut problem = match manifest.map(|manifest| manifest.problem("metadata.name", trouble.message.clone())) {
+        Some(diagnostic) => pb::Problem::from(&diagnostic),
+        None => pb::Problem { severity: "error".into(), message: trouble.message.clone(), ..Default::default() },
+    };
+    let id = trouble.id.to_string();
+    if !problem.message.contains(&id) {
+        problem.message = format!("{id}: {}", problem.message);
+    }
+    problem.path = String::new();
+    problem.help = trouble.help.clone();
+    problem
+}
+
+/// What the policies say of each resource of a plan.
+async fn verdicts(
+    shared: &Shared,
+    caller: &Principal,
+    plan: &Plan,
+    manifests: &HashMap<&ResourceId, &Manifest>,
+) -> Result<Vec<pb::Verdict>, Fault> {
+    let book = shared.books.open(&shared.control, shared.alone).await?;
+    if book.policies.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut said = Vec::new();
+    for resource in &plan.resources {
+        let stored = shared.control.store().resource(&resource.id).await?;
+        let old = stored.as_ref().map(|stored| stored.sealed_manifest()).transpose()?;
+        let manifest = match manifests.get(&resource.id) {
+            Some(manifest) => manifest.redacted().to_json(),
+            None => old.clone().unwrap_or_default(),
+        };
+        let mut input = GateInput::new(resource.id.clone(), manifest);
+        input.generation = stored.as_ref().map_or(0, |stored| stored.generation);
+        input.old = old;
+        input.applied_by = caller.actor.name.clone();
+        for verdict in gate::verdicts(resource, &input, &book.policies, shared.now()) {
+            said.push(pb::Verdict {
+                policy: verdict.policy,
+                effect: verdict.effect.name().into(),
+                message: verdict.message,
+                id: Some(convert::id(&resource.id)),
+            });
+        }
+    }
+    Ok(said)
+}
+
+/// The plan that waits for approval, or was last carried out.
+pub async fn last_plan(shared: &Shared, stored: &StoredResource) -> Result<pb::PlanResponse, Fault> {
+    let meta = shared.control.meta(std::slice::from_ref(&stored.id)).await?.into_iter().next();
+    let Some(meta) = meta.filter(|meta| !meta.plan.is_empty()) else {
+        return Err(Fault::new(Code::NotFound, format!("{} has not been planned yet", stored.id)));
+    };
+    let unreadable = |_| Fault::new(Code::Internal, format!("the plan of {} cannot be read", stored.id));
+    let plan: Plan = serde_json::from_str(&meta.plan).map_err(unreadable)?;
+    Ok(pb::PlanResponse {
+        plan: Some(object_to_struct(&plan.to_json())),
+        digest: meta.plan_digest,
+        awaiting: stored.status.state == "AwaitingApproval",
+        approved_by: meta.approved_by,
+        bases: vec![pb::Base { id: Some(convert::id(&stored.id)), generation: stored.generation }],
+        ..pb::PlanResponse::default()
+    })
+}
+
+pub async fn drift(shared: &Shared, caller: &Principal, request: pb::DriftRequest) -> Result<pb::DriftResponse, Fault> {
+    let pb::DriftRequest { ids, org, env, kind, refresh } = request;
+    if ids.len() > COMPARED_MAX {
+        return Err(argument("ids", &format!("there are at most {COMPARED_MAX}")));
+    }
+    let chosen = match ids.is_empty() {
+        false => {
+            let ids = ids.into_iter().map(given_id).collect::<Result<Vec<_>, _>>()?;
+            for id in &ids {
+                caller.see(id)?;
+            }
+            named(shared, ids).await?
+        }
+        true => listed(shared, caller, org, env, kind).await?,
+    };
+    for id in chosen.values().flatten() {
+        // Comparing changes nothing; writing down what was found does.
+        match refresh {
+            true => caller.require(Role::Operator, id)?,
+            false => caller.see(id)?,
+        }
+    }
+    let mut tasks = Vec::new();
+    for ((account, service, org), ids) in chosen {
+        for batch in ids.chunks(BATCH) {
+            let mut task = new_task(shared, TaskOp::Drift, &org, &DriftAsk { refresh })?;
+            (task.account, task.service, task.resources) = (account.clone(), service.clone(), batch.to_vec());
+            tasks.push(task);
+        }
+    }
+    let results: Vec<DriftResult> = try_join_all(tasks.into_iter().map(|task| run(shared, task))).await?;
+    let mut answer = pb::DriftResponse::default();
+    for result in results {
+        answer.checked += u32::try_from(result.checked.len()).unwrap_or(u32::MAX);
+        answer.calls += result.calls;
+        answer.problems.extend(result.troubles.iter().map(|trouble| problem(trouble, None)));
+        answer.drifted.extend(result.drifted.iter().map(|one| pb::Drifted {
+            id: Some(convert::id(&one.id)),
+            differences: one.differences.iter().map(difference).collect(),
+        }));
+    }
+    answer.drifted.sort_by(|a, b| key(&a.id).cmp(&key(&b.id)));
+    Ok(answer)
+}
+
+fn key(id: &Option<pb::ResourceId>) -> (&str, &str, &str, &str) {
+    id.as_ref().map_or(("", "", "", ""), |id| (&id.kind, &id.name, &id.org, &id.env))
+}
+
+fn difference(row: &crate::results::DifferenceRow) -> pb::Difference {
+    let shown = |json: &serde_json::Value| Some(json).filter(|json| !json.is_null()).map(to_value);
+    pb::Difference {
+        unit: row.unit.clone(),
+        field: row.field.clone(),
+        declared: shown(&row.declared),
+        found: shown(&row.found),
+        ..pb::Difference::default()
+    }
+}
+
+/// Resources by what can be compared together: account, service, org.
+type Groups = BTreeMap<(String, String, String), Vec<ResourceId>>;
+
+fn put(groups: &mut Groups, stored: &StoredResource, meta: &berth_store::ControlMeta) {
+    // Facts for others have nothing in a cloud.
+    if !matches!(stored.id.kind.as_str(), "Environment" | "Policy") {
+        let key = (meta.account.clone(), meta.service.clone(), stored.id.org.clone());
+        groups.entry(key).or_default().push(stored.id.clone());
+    }
+}
+
+async fn named(shared: &Shared, ids: Vec<ResourceId>) -> Result<Groups, Fault> {
+    let mut groups = Groups::new();
+    let meta = shared.control.meta(&ids).await?;
+    let meta: HashMap<&ResourceId, &berth_store::ControlMeta> = meta.iter().map(|meta| (&meta.id, meta)).collect();
+    for id in &ids {
+        let stored = shared.control.store().resource(id).await?.ok_or_else(|| absent(id))?;
+        if let Some(meta) = meta.get(id) {
+            put(&mut groups, &stored, meta);
+        }
+    }
+    groups.values_mut().for_each(|ids| ids.dedup());
+    Ok(groups)
+}
+
+async fn listed(shared: &Shared, caller: &Principal, org: String, env: String, kind: String) -> Result<Groups, Fault> {
+    for (field, text) in [("kind", &kind), ("org", &org), ("env", &env)] {
+        short(field, text)?;
+    }
+    let given = |text: String| Some(text).filter(|text| !text.is_empty());
+    let mut query = ListQuery {
+        kind: given(kind).map(|kind| berth_model::registry().find(&kind).map_or(kind, |found| found.name.clone())),
+        org: given(org),
+        env: given(env),
+        scope_org: caller.scope_org(),
+        scope_env: caller.scope_env(),
+        limit: berth_store::LIST_MAX,
+        ..ListQuery::default()
+    };
+    let mut groups = Groups::new();
+    let mut count = 0;
+    loop {
+        let page = shared.control.list(&query).await?;
+        count += page.resources.len();
+        if count > COMPARED_MAX {
+            return Err(Fault::new(Code::Refused, format!("one request compares at most {COMPARED_MAX} resources"))
+                .help("ask for one kind, org or env at a time"));
+        }
+        page.resources.iter().for_each(|listed| put(&mut groups, &listed.resource, &listed.meta));
+        match page.next {
+            Some(next) => query.after = Some(next),
+            None => return Ok(groups),
+        }
+    }
+}
