@@ -9,6 +9,7 @@ pub mod guard;
 pub mod layer;
 pub mod oidc;
 pub mod principal;
+pub mod service;
 pub mod token;
 
 pub use guard::Guard;
