@@ -1,15 +1,20 @@
 //! From nothing to a server that answers: folder, database, key, certificate, first token, services, controller, worker.
 
-use crate::access::{AccessLayer, Guard};
+use crate::access::oidc::{Oidc, OidcConfig, OidcError};
+use crate::access::{self, AccessLayer, Guard};
 use crate::api::Shared;
 use crate::api::front::Front;
+use crate::fault::Fault;
 use crate::limits::Limits;
+use crate::pb::access_server::AccessServer;
 use crate::rest::Gateway;
 use crate::serve;
 use crate::tls::{self, Certificates, Tls, TlsError};
 use axum::Router;
 use berth_clouds::accounts::Simulated;
 use berth_store::{Control, Options, Store, StoreError};
+use secrecy::ExposeSecret;
+use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,6 +35,8 @@ pub struct Config {
     /// Authority of workers' certificates; with it, workers have to show one.
     pub client_ca: Option<PathBuf>,
     pub limits: Limits,
+    /// Where people log in; `None`: by token alone.
+    pub oidc: Option<OidcConfig>,
     /// The worker inside the server; `None`: only workers elsewhere.
     pub worker: Option<WorkerHere>,
     /// Simulated clouds in place of real ones, for the worker inside.
@@ -69,6 +76,7 @@ impl Config {
             tls: Tls::Own { names: Vec::new() },
             client_ca: None,
             limits: Limits::default(),
+            oidc: None,
             worker: Some(WorkerHere::default()),
             simulated: None,
             lease: LEASE,
@@ -87,6 +95,12 @@ pub enum StartError {
     Tls(#[from] TlsError),
     #[error(transparent)]
     Store(#[from] StoreError),
+    #[error(transparent)]
+    Oidc(#[from] OidcError),
+    #[error("the first admin's token cannot be made: {0}")]
+    FirstToken(Fault),
+    #[error("cannot write the first admin's token to {}", path.display())]
+    WriteToken { path: PathBuf, source: std::io::Error },
     #[error("the API's own description cannot be used: {0}")]
     Api(String),
 }
@@ -96,6 +110,10 @@ pub struct Running {
     pub address: SocketAddr,
     /// Where clients find what to trust; `None` where a certificate was given.
     pub ca: Option<PathBuf>,
+    /// SHA-256 of what clients may trust: the own authority's certificate, or the one that was given.
+    pub fingerprint: String,
+    /// Where the first admin's token lies, when this start made it.
+    pub first_token: Option<PathBuf>,
     pub shared: Arc<Shared>,
     stop: CancellationToken,
     tasks: Vec<JoinHandle<()>>,
@@ -133,26 +151,28 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let address = listener.local_addr().map_err(|source| StartError::Listen { address: config.listen, source })?;
     let certificates = Certificates::open(&config.tls, &config.folder, address.ip())?;
     let tls = Arc::new(tls::config(certificates.clone(), config.client_ca.as_deref())?);
+    let oidc = config.oidc.clone().map(Oidc::new).transpose()?.map(Arc::new);
     let control = Control::open(Store::open(config.store.clone()).await?).await?;
+    let first_token = first_token(&control, &config.folder).await?;
 
     let stop = CancellationToken::new();
     let shared = Arc::new(Shared::new(control, config, stop.clone()));
     let guard = Arc::new(Guard::new(shared.control.clone(), &shared.config.limits));
-    let inside = inside(&shared, &guard).await?;
+    let inside = inside(&shared, &guard, oidc).await?;
     let gateway = Gateway::new(inside.clone(), guard.clone()).map_err(|error| StartError::Api(error.to_string()))?;
     let front = Arc::new(Front::new(shared.clone(), inside, gateway));
 
-    let ca = certificates.authority();
+    let (ca, fingerprint) = (certificates.authority(), certificates.fingerprint());
     let mut tasks = vec![tokio::spawn(certificates.renew(stop.clone())), tokio::spawn(guard.keep(stop.clone()))];
     tasks.push(crate::controller::spawn(shared.clone(), stop.clone()));
     tasks.extend(crate::worker::in_process(&shared, stop.clone()));
     let most = shared.config.limits.connections;
     let serving = tokio::spawn(serve::serve(listener, tls, front, most, shared.metrics.clone(), stop.clone()));
-    Ok(Running { address, ca, shared, stop, tasks, serving })
+    Ok(Running { address, ca, fingerprint, first_token, shared, stop, tasks, serving })
 }
 
 /// The gRPC routes with everything that guards them: what REST calls, and what gRPC calls.
-async fn inside(shared: &Arc<Shared>, guard: &Arc<Guard>) -> Result<Router, StartError> {
+async fn inside(shared: &Arc<Shared>, guard: &Arc<Guard>, oidc: Option<Arc<Oidc>>) -> Result<Router, StartError> {
     let failed = |error: tonic_reflection::server::Error| StartError::Api(error.to_string());
     let reflection = tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(crate::DESCRIPTORS)
@@ -165,6 +185,7 @@ async fn inside(shared: &Arc<Shared>, guard: &Arc<Guard>) -> Result<Router, Star
     routes.add_service(reflection).add_service(health);
     crate::api::add_services(&mut routes, shared);
     routes.add_service(crate::tasks::server(shared));
+    routes.add_service(AccessServer::new(access::service::Service::new(guard.clone(), oidc)));
     Ok(routes.routes().prepare().into_axum_router().layer(AccessLayer::new(guard.clone())))
 }
 
@@ -175,4 +196,23 @@ fn make_folder(folder: &Path) -> Result<(), StartError> {
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder.create(folder).map_err(failed)
+}
+
+/// A state without any token gets one for its admin, in a file that only the server's user can read.
+async fn first_token(control: &Control, folder: &Path) -> Result<Option<PathBuf>, StartError> {
+    let path = folder.join("admin.token");
+    let Some(token) = access::service::first_token(control).await.map_err(StartError::FirstToken)? else {
+        return Ok(None);
+    };
+    let write = || {
+        let mut options = std::fs::OpenOptions::new();
+        options.write(true).create(true).truncate(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let mut file = options.open(&path)?;
+        file.write_all(format!("{}\n", token.expose_secret()).as_bytes())?;
+        file.sync_all()
+    };
+    write().map_err(|source| StartError::WriteToken { path: path.clone(), source })?;
+    Ok(Some(path))
 }

@@ -10,6 +10,7 @@ use rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};
 use rustls::sign::CertifiedKey;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use sha2::{Digest, Sha256};
 use std::fmt;
 use std::fs;
 use std::io::{ErrorKind, Write};
@@ -103,6 +104,19 @@ impl Certificates {
             Source::Own { folder, .. } => Some(folder.join(AUTHORITY)),
             Source::Given { .. } => None,
         }
+    }
+
+    /// What clients may be told to trust, as `sha256:` and hexadecimal digits: the own authority's certificate, or the one
+    /// that was given.
+    pub fn fingerprint(&self) -> String {
+        let current = self.current.read().ok().map(|current| current.cert.clone()).unwrap_or_default();
+        let shown = match &self.source {
+            Source::Own { authority, .. } => Some(&authority.certificate),
+            Source::Given { .. } => current.first(),
+        };
+        let digest = Sha256::digest(shown.map(|shown| shown.as_ref()).unwrap_or_default());
+        let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("sha256:{hex}")
     }
 
     /// Takes up new certificates until told to stop.

@@ -38,10 +38,13 @@ impl Service {
         Self { control: guard.control().clone(), guard, oidc }
     }
 
-    async fn create(&self, caller: &Principal, asked: pb::CreateTokenRequest) -> Result<pb::CreateTokenResponse, Fault> {
-        let role = Role::parse(&asked.role).ok_or_else(|| {
-            invalid(format!("`{}` is no role", asked.role)).help("viewer, operator, admin or worker")
-        })?;
+    async fn create(
+        &self,
+        caller: &Principal,
+        asked: pb::CreateTokenRequest,
+    ) -> Result<pb::CreateTokenResponse, Fault> {
+        let role = Role::parse(&asked.role)
+            .ok_or_else(|| invalid(format!("`{}` is no role", asked.role)).help("viewer, operator, admin or worker"))?;
         check_name(&asked.name)?;
         check_scope("org", &asked.org)?;
         check_scope("env", &asked.env)?;
@@ -120,7 +123,12 @@ impl Service {
         let now = Timestamp::now();
         let expires_at = after(now, SESSION.as_secs().cast_signed())?;
         let scope = scope(&person.org, &person.env);
-        let detail = format!("role {}, for {scope}, by group {}, subject {}", person.role.as_str(), person.group, person.subject);
+        let detail = format!(
+            "role {}, for {scope}, by group {}, subject {}",
+            person.role.as_str(),
+            person.group,
+            person.subject
+        );
         let (secret, new) = new_token(person.name.clone(), person.role, person.org, person.env, expires_at)?;
         let actor = berth_store::Actor::new(person.name);
         let note = note("login", format!("token {}", new.id), detail);
@@ -175,7 +183,8 @@ pub async fn first_token(control: &Control) -> Result<Option<SecretString>, Faul
     let now = Timestamp::now();
     let expires_at = after(now, EXPIRES_AFTER_MAX)?;
     let (secret, new) = new_token("first-admin".into(), Role::Admin, String::new(), String::new(), expires_at)?;
-    let note = note("create token", format!("token {} ({})", new.name, new.id), format!("role admin, until {expires_at}"));
+    let note =
+        note("create token", format!("token {} ({})", new.name, new.id), format!("role admin, until {expires_at}"));
     control.create_token(new, &berth_store::Actor::new("server"), note, now).await?;
     Ok(Some(secret))
 }
