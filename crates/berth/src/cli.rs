@@ -1,8 +1,8 @@
 //! The command tree.
 
 use crate::commands::{
-    apply, completion, context, delete, describe, doctor, drift, explain, get, graph, history, import, init, kinds,
-    kubeconfig, man, outputs, plan, refresh, sandbox, schema, validate, wait,
+    apply, audit, completion, context, delete, describe, doctor, drift, explain, get, graph, history, import, init,
+    kinds, kubeconfig, login, logout, man, outputs, plan, refresh, sandbox, schema, token, validate, wait, whoami,
 };
 use crate::failure::{Failure, Outcome};
 use clap::{ArgAction, Parser, Subcommand};
@@ -50,7 +50,12 @@ pub enum Command {
     Kinds(kinds::Args),
     Schema(schema::Args),
     Sandbox(sandbox::Args),
+    Login(login::Args),
+    Logout(logout::Args),
+    Whoami(whoami::Args),
     Context(context::Args),
+    Token(token::Args),
+    Audit(audit::Args),
     Doctor(doctor::Args),
     Completion(completion::Args),
     Man(man::Args),
@@ -78,7 +83,12 @@ impl Command {
             Command::Kinds(args) => kinds::run(args),
             Command::Schema(args) => schema::run(args),
             Command::Sandbox(args) => sandbox::run(args),
+            Command::Login(args) => login::run(args),
+            Command::Logout(args) => logout::run(args),
+            Command::Whoami(args) => whoami::run(args),
             Command::Context(args) => context::run(args),
+            Command::Token(args) => token::run(args),
+            Command::Audit(args) => audit::run(args),
             Command::Doctor(args) => doctor::run(args),
             Command::Completion(args) => completion::run(args),
             Command::Man(args) => man::run(args),

@@ -7,6 +7,8 @@ use crate::failure::Failure;
 use crate::project::{make, write_private};
 use crate::yaml::{plain, to_yaml};
 use berth_model::yaml::Documents;
+use berth_server::Fault;
+use berth_server::client::{Client, Connection};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -24,6 +26,8 @@ pub struct Context {
     pub server: String,
     /// Certificates (PEM) that vouch for the server, where the system's do not.
     pub ca: Option<String>,
+    /// SHA-256 of the server's own certificate, in hex: that one and no other.
+    pub fingerprint: Option<String>,
     /// What `--org` and `--env` are when nobody says.
     pub org: String,
     pub env: String,
@@ -43,6 +47,36 @@ pub struct Target {
     /// Name of the context; empty where the environment says it all.
     pub name: String,
     pub context: Context,
+}
+
+/// Which context a command of people and tokens is about.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub struct ContextArg {
+    /// The server of this context; by default the current one
+    #[arg(long, value_name = "NAME", env = "BERTH_CONTEXT")]
+    pub context: Option<String>,
+}
+
+impl ContextArg {
+    pub fn target(&self) -> Result<Target, Failure> {
+        match &self.context {
+            Some(name) => Ok(Target { name: name.clone(), context: Contexts::load()?.get(name)?.clone() }),
+            None => active()?.ok_or_else(|| {
+                Failure::new("this needs a server, and none is chosen")
+                    .help("log in to one:            berth login URL")
+                    .help("or choose a known one:    berth context use NAME")
+            }),
+        }
+    }
+
+    pub async fn client(&self) -> Result<Client, Failure> {
+        self.target()?.context.connection().connect().await.map_err(told)
+    }
+}
+
+/// A server's answer that is none, for people.
+pub fn told(fault: Fault) -> Failure {
+    fault.help.iter().fold(Failure::new(&fault.message), |failure, line| failure.help(line))
 }
 
 /// The server that commands go to; `None`: the embedded engine.
@@ -181,6 +215,16 @@ impl Contexts {
 }
 
 impl Context {
+    /// How the server is reached.
+    pub fn connection(&self) -> Connection {
+        let token = self.token.clone().unwrap_or_default();
+        Connection {
+            ca: self.ca.clone().map(String::into_bytes),
+            fingerprint: self.fingerprint.clone(),
+            ..Connection::new(self.server.clone(), token)
+        }
+    }
+
     fn of(value: &Value) -> Option<Self> {
         let map = value.as_object()?;
         let server = text_of(map, "server").filter(|server| !server.is_empty())?;
@@ -188,6 +232,7 @@ impl Context {
         Some(Self {
             server,
             ca: optional("ca")?,
+            fingerprint: optional("fingerprint")?,
             org: text_of(map, "org")?,
             env: text_of(map, "env")?,
             token: optional("token")?.map(SecretString::from),
@@ -203,6 +248,7 @@ impl Context {
         };
         put("server", &self.server);
         put("ca", self.ca.as_deref().unwrap_or_default());
+        put("fingerprint", self.fingerprint.as_deref().unwrap_or_default());
         put("org", &self.org);
         put("env", &self.env);
         put("token", self.token.as_ref().map_or("", |token| token.expose_secret()));
@@ -274,6 +320,7 @@ mod tests {
         let context = |server: &str, token: &str| Context {
             server: server.into(),
             ca: Some("-----BEGIN CERTIFICATE-----\nQUJD\n-----END CERTIFICATE-----\n".into()),
+            fingerprint: None,
             org: "shop".into(),
             env: String::new(),
             token: Some(SecretString::from(token.to_owned())),

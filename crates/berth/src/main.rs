@@ -20,6 +20,7 @@ mod progress;
 mod project;
 mod sandbox;
 mod saved_plan;
+mod sign_in;
 mod stack_input;
 mod stored;
 mod terminal;

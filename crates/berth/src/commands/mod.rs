@@ -1,6 +1,7 @@
 //! One file for each command: its arguments, then what it does.
 
 pub mod apply;
+pub mod audit;
 pub mod completion;
 pub mod context;
 pub mod delete;
@@ -15,11 +16,15 @@ pub mod import;
 pub mod init;
 pub mod kinds;
 pub mod kubeconfig;
+pub mod login;
+pub mod logout;
 pub mod man;
 pub mod outputs;
 pub mod plan;
 pub mod refresh;
 pub mod sandbox;
 pub mod schema;
+pub mod token;
 pub mod validate;
 pub mod wait;
+pub mod whoami;

@@ -11,6 +11,7 @@ pub mod oidc;
 pub mod principal;
 pub mod service;
 pub mod token;
+pub mod trust;
 
 pub use guard::Guard;
 pub use layer::AccessLayer;

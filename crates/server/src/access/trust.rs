@@ -1,0 +1,123 @@
+//! Trust by fingerprint: what a server shows is compared with what its user was told, and kept from then on.
+
+use crate::client::fingerprint;
+use crate::fault::{Code, Fault};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
+use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+use sha2::{Digest, Sha256};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+
+const SHOWN_WITHIN: Duration = Duration::from_secs(10);
+const HTTPS_PORT: u16 = 443;
+
+/// What was recognised.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trusted {
+    /// The authority that signed the server's certificate, as PEM: it holds when the server's certificate is renewed.
+    Authority(String),
+    /// The server's certificate itself; the fingerprint as hexadecimal digits.
+    Certificate(String),
+}
+
+/// Looks at what a server shows. Nothing is sent to it.
+pub async fn by_fingerprint(url: &str, text: &str) -> Result<Trusted, Fault> {
+    let digits = text.trim();
+    let digits = digits.strip_prefix("sha256:").or_else(|| digits.strip_prefix("SHA256:")).unwrap_or(digits);
+    let wanted = fingerprint(digits).ok_or_else(|| {
+        Fault::new(Code::InvalidArgument, format!("`{text}` is not the fingerprint of a certificate"))
+            .help("it is `sha256:` and 64 hexadecimal digits; `berth server` prints it when it starts")
+    })?;
+    let shown = shown(url).await?;
+    let found = shown.iter().position(|certificate| {
+        let digest: [u8; 32] = Sha256::digest(certificate).into();
+        digest == wanted
+    });
+    match found {
+        Some(0) => Ok(Trusted::Certificate(digits.replace(':', "").to_ascii_lowercase())),
+        Some(index) => Ok(Trusted::Authority(pem(&shown[index]))),
+        None => Err(Fault::new(
+            Code::Unavailable,
+            format!("the server at {url} is not trusted: nothing that it shows has the fingerprint given"),
+        )
+        .help("ask whoever runs the server for the fingerprint; never skip this check")),
+    }
+}
+
+async fn shown(url: &str) -> Result<Vec<CertificateDer<'static>>, Fault> {
+    let at = |why: String| Fault::new(Code::Unavailable, format!("cannot reach the server at {url}: {why}"));
+    let parsed = reqwest::Url::parse(url).map_err(|error| at(error.to_string()))?;
+    let host = parsed.host_str().unwrap_or_default().trim_start_matches('[').trim_end_matches(']').to_owned();
+    let port = parsed.port().unwrap_or(HTTPS_PORT);
+    let name = ServerName::try_from(host.clone()).map_err(|error| at(error.to_string()))?;
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = ClientConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| at(error.to_string()))?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(Looking { provider }))
+        .with_no_client_auth();
+    let look = async {
+        let stream = TcpStream::connect((host.as_str(), port)).await?;
+        let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
+        Ok::<_, std::io::Error>(stream.get_ref().1.peer_certificates().unwrap_or_default().to_vec())
+    };
+    match timeout(SHOWN_WITHIN, look).await {
+        Ok(Ok(shown)) => Ok(shown.into_iter().map(CertificateDer::into_owned).collect()),
+        Ok(Err(error)) => Err(at(error.to_string()).help("check the address, and that `berth server` is running")),
+        Err(_) => Err(at("no answer in time".into())),
+    }
+}
+
+fn pem(certificate: &CertificateDer<'_>) -> String {
+    use base64::Engine;
+    let text = base64::engine::general_purpose::STANDARD.encode(certificate);
+    let lines: Vec<&str> = text.as_bytes().chunks(64).filter_map(|line| std::str::from_utf8(line).ok()).collect();
+    format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", lines.join("\n"))
+}
+
+/// Takes whatever is shown, to be looked at: a connection made with it is closed before anything is sent.
+#[derive(Debug)]
+struct Looking {
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for Looking {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
