@@ -3,6 +3,7 @@
 use crate::commands::{
     apply, audit, completion, context, delete, describe, doctor, drift, explain, get, graph, history, import, init,
     kinds, kubeconfig, login, logout, man, outputs, plan, refresh, sandbox, schema, token, validate, wait, whoami,
+    worker,
 };
 use crate::failure::{Failure, Outcome};
 use clap::{ArgAction, Parser, Subcommand};
@@ -49,6 +50,7 @@ pub enum Command {
     Explain(explain::Args),
     Kinds(kinds::Args),
     Schema(schema::Args),
+    Worker(worker::Args),
     Sandbox(sandbox::Args),
     Login(login::Args),
     Logout(logout::Args),
@@ -82,6 +84,7 @@ impl Command {
             Command::Explain(args) => explain::run(args),
             Command::Kinds(args) => kinds::run(args),
             Command::Schema(args) => schema::run(args),
+            Command::Worker(args) => worker::run(args, 0),
             Command::Sandbox(args) => sandbox::run(args),
             Command::Login(args) => login::run(args),
             Command::Logout(args) => logout::run(args),

@@ -41,8 +41,15 @@ fn main() -> ExitCode {
         }
     };
     terminal::choose_color(cli.no_color);
-    log(cli.verbose);
-    match cli.command.run() {
+    let outcome = match cli.command {
+        // What runs for long keeps a log of its own.
+        cli::Command::Worker(args) => commands::worker::run(args, cli.verbose),
+        command => {
+            log(cli.verbose);
+            command.run()
+        }
+    };
+    match outcome {
         Ok(exit) => ExitCode::from(exit.code()),
         Err(failure) if failure.is_quiet() => ExitCode::SUCCESS,
         Err(failure) => {

@@ -28,3 +28,4 @@ pub mod token;
 pub mod validate;
 pub mod wait;
 pub mod whoami;
+pub mod worker;

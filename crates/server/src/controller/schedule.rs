@@ -1,28 +1,47 @@
-//! When a resource is next compared with its cloud, and what happens then.
+//! When a resource is next compared with its cloud, and what happens then: read from what is stored.
 
+use crate::environment::{DriftPolicy, Environment};
 use crate::fault::Fault;
+use crate::schedule::{drift, next_check};
 use berth_model::ResourceId;
-use berth_store::Control;
+use berth_store::{Control, Filter};
 use jiff::Timestamp;
+use std::collections::BTreeMap;
 
-/// Reads what decides about drift checks; for one batch.
+/// Decides about drift checks; for one batch, so that Environments are read once.
 pub struct Schedules<'a> {
     control: &'a Control,
+    environments: Option<Vec<Environment>>,
 }
 
 impl<'a> Schedules<'a> {
     pub fn new(control: &'a Control) -> Self {
-        Self { control }
+        Self { control, environments: None }
+    }
+
+    async fn environments(&mut self) -> Result<&[Environment], Fault> {
+        if self.environments.is_none() {
+            let filter = Filter { kind: Some("Environment".into()), ..Filter::default() };
+            let mut all = Vec::new();
+            for stored in self.control.store().resources(&filter).await? {
+                all.push(Environment::of(&stored.id, &stored.sealed_manifest()?));
+            }
+            self.environments = Some(all);
+        }
+        Ok(self.environments.as_deref().unwrap_or_default())
     }
 
     /// The next check, and whether drift is repaired.
     pub async fn of(&mut self, id: &ResourceId, now: Timestamp) -> Result<(Option<Timestamp>, bool), Fault> {
         let Some(stored) = self.control.store().resource(id).await? else { return Ok((None, false)) };
         let manifest = stored.sealed_manifest()?;
-        let policy = manifest.pointer("/metadata/annotations/berth.dev~1drift-policy").and_then(|v| v.as_str());
-        let meta = self.control.meta(std::slice::from_ref(id)).await?;
-        let every = meta.first().and_then(|meta| meta.drift_every);
-        let next = every.and_then(|every| now.checked_add(every).ok());
-        Ok((next, policy == Some("repair")))
+        let annotations: BTreeMap<String, String> = manifest
+            .pointer("/metadata/annotations")
+            .and_then(|annotations| serde_json::from_value(annotations.clone()).ok())
+            .unwrap_or_default();
+        let environment = Environment::for_resource(id, self.environments().await?);
+        let rule = drift(&annotations, &id.kind, environment.as_ref());
+        let seed = format!("{}/{}/{}/{}", id.org, id.env, id.kind, id.name);
+        Ok((next_check(&rule.schedule, now, &seed), rule.policy == DriftPolicy::Repair))
     }
 }

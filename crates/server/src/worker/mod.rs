@@ -62,7 +62,7 @@ pub struct WorkerConfig {
     /// Drift checks at once, in places of their own.
     pub checks: u32,
     pub means: Means,
-    /// Where each task gets a folder.
+    /// Where the worker gets a folder, and each task one inside.
     pub scratch: PathBuf,
     /// How long tasks have to end when the worker is asked to stop.
     pub drain: Duration,
@@ -79,7 +79,7 @@ pub enum WorkerError {
 
 /// Works until it is asked to stop, then lets tasks end. Fails only where going on would be of no use.
 pub async fn run(config: WorkerConfig, api: Arc<dyn TaskApi>, stop: CancellationToken) -> Result<(), WorkerError> {
-    let scratch = Scratch::open(config.scratch.clone())
+    let scratch = Scratch::open(&config.scratch, &config.name)
         .map_err(|cause| WorkerError::Scratch { path: config.scratch.display().to_string(), cause })?;
     let identity = age::x25519::Identity::generate();
     let worker = Arc::new(Worker {

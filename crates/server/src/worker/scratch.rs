@@ -15,24 +15,50 @@ pub struct Place {
 }
 
 impl Scratch {
-    /// Makes the folder and removes what a killed worker left in it.
-    pub fn open(root: PathBuf) -> std::io::Result<Self> {
+    /// Makes the worker's folder inside `base`, and removes what killed workers left there, this one and others.
+    pub fn open(base: &Path, name: &str) -> std::io::Result<Self> {
+        make(base)?;
+        let root = base.join(format!("worker-{}", harmless(name)));
         make(&root)?;
-        let lock = std::fs::File::options().create(true).truncate(false).write(true).open(root.join("lock"))?;
-        lock.try_lock().map_err(|_| std::io::Error::other("another worker of this name is running here"))?;
+        let lock =
+            lock_of(&root)?.ok_or_else(|| std::io::Error::other("another worker of this name is running here"))?;
         for entry in std::fs::read_dir(&root)?.flatten() {
             if entry.file_name().to_string_lossy().starts_with("task-") {
                 std::fs::remove_dir_all(entry.path())?;
+            }
+        }
+        for entry in std::fs::read_dir(base)?.flatten().filter(|entry| entry.path() != root) {
+            let other = entry.path();
+            if entry.file_name().to_string_lossy().starts_with("worker-")
+                && other.join("lock").is_file()
+                && let Ok(Some(_unused)) = lock_of(&other)
+                && let Err(error) = std::fs::remove_dir_all(&other)
+            {
+                tracing::debug!(%error, path = %other.display(), "what a killed worker left stays");
             }
         }
         Ok(Self { root, _lock: lock })
     }
 
     pub fn task(&self, id: &str) -> std::io::Result<Place> {
-        let name: String = id.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').take(64).collect();
-        let path = self.root.join(format!("task-{name}"));
+        let path = self.root.join(format!("task-{}", harmless(id)));
         make(&path)?;
         Ok(Place { path })
+    }
+}
+
+/// A name that leads nowhere else.
+fn harmless(name: &str) -> String {
+    name.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').take(128).collect()
+}
+
+/// `None` while another process has it. It ends with the process, however that ends.
+fn lock_of(folder: &Path) -> std::io::Result<Option<std::fs::File>> {
+    let lock = std::fs::File::options().create(true).truncate(false).write(true).open(folder.join("lock"))?;
+    match lock.try_lock() {
+        Ok(()) => Ok(Some(lock)),
+        Err(std::fs::TryLockError::WouldBlock) => Ok(None),
+        Err(std::fs::TryLockError::Error(error)) => Err(error),
     }
 }
 
@@ -65,18 +91,19 @@ mod tests {
     #[test]
     fn a_tasks_folder_goes_with_it_and_a_killed_ones_at_the_next_start() {
         let dir = tempfile::tempdir().unwrap();
-        let root = dir.path().join("w1");
-        let scratch = Scratch::open(root.clone()).unwrap();
+        let (base, root) = (dir.path().join("work"), dir.path().join("work/worker-w1"));
+        let scratch = Scratch::open(&base, "w1").unwrap();
         let place = scratch.task("a/../b").unwrap();
         assert!(place.path().starts_with(&root) && place.path().ends_with("task-ab"));
         std::fs::write(place.path().join("file"), "x").unwrap();
         drop(place);
         assert!(!root.join("task-ab").exists());
-        assert!(Scratch::open(root.clone()).is_err(), "one at a time");
+        assert!(Scratch::open(&base, "w1").is_err(), "one at a time");
         std::mem::forget(scratch.task("left").unwrap());
-        drop(scratch);
-        assert!(root.join("task-left").exists());
-        Scratch::open(root.clone()).unwrap();
-        assert!(!root.join("task-left").exists());
+        let other = Scratch::open(&base, "w2").unwrap();
+        assert!(root.join("task-left").exists(), "a running worker's folder is its own");
+        drop((scratch, other));
+        Scratch::open(&base, "w1").unwrap();
+        assert!(!root.join("task-left").exists() && !base.join("worker-w2").exists());
     }
 }
