@@ -22,6 +22,7 @@ mod debug;
 pub mod environment;
 pub mod fault;
 pub mod gate;
+pub mod guards;
 pub mod limits;
 pub mod merge;
 pub mod metrics;

@@ -5,15 +5,18 @@ use berth_model::{RuleError, parse_rule, rule_env};
 use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr};
 use cel::objects::Value;
 use cel::{Context, ExecutionError, IdedExpr};
+use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Most rounds of all loops in one evaluation together.
 pub const MAX_STEPS: usize = 100_000;
 /// Longest time of one evaluation.
 pub const MAX_TIME: Duration = Duration::from_millis(500);
+/// Most rules that are kept after they were read.
+const MAX_KEPT: usize = 1000;
 /// Most characters of what a failed evaluation says.
 const MAX_ERROR_CHARS: usize = 300;
 
@@ -41,10 +44,22 @@ pub enum NoAnswer {
 }
 
 impl Rule {
+    /// Reading a rule takes far longer than running it, so that those that were read are kept.
     pub fn new(text: &str) -> Result<Self, RuleError> {
+        static READ: OnceLock<Mutex<HashMap<String, Rule>>> = OnceLock::new();
+        let read = READ.get_or_init(Default::default);
+        if let Some(rule) = read.lock().unwrap_or_else(PoisonError::into_inner).get(text) {
+            return Ok(rule.clone());
+        }
         let mut expression = parse_rule(text)?;
         charge(&mut expression);
-        Ok(Self(Arc::new(expression)))
+        let rule = Self(Arc::new(expression));
+        let mut read = read.lock().unwrap_or_else(PoisonError::into_inner);
+        if read.len() >= MAX_KEPT {
+            read.clear();
+        }
+        read.insert(text.to_owned(), rule.clone());
+        Ok(rule)
     }
 
     pub fn holds(&self, facts: &Facts) -> Result<bool, NoAnswer> {

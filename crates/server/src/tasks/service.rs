@@ -198,9 +198,20 @@ impl Shared {
         let Some(task) = self.control.task(&held.task).await? else {
             return Err(self.refused(ControlError::Fenced));
         };
-        let decided = decide_plan(self, &task, &plan).await?;
+        let decided = decide_plan(self, &task, &plan, &text).await?;
         let proceed = decided.decision == PlanDecision::Proceed;
-        let submitted = self.control.submit_plan(&held, &text, &decided.digest, decided.decision, self.now()).await;
+        // Before the plan: a task whose plan must wait is over with it.
+        for (n, warning) in decided.warnings.iter().enumerate() {
+            let event = Recorded::Event {
+                resource: warning.id.clone(),
+                what: "PolicyWarning".into(),
+                detail: format!("{}: {}", warning.policy, warning.message),
+            };
+            let written = self.control.record(&held, &format!("warning-{n}"), event, self.now()).await;
+            written.map_err(|error| self.refused(error))?;
+        }
+        let submitted =
+            self.control.submit_plan(&held, &decided.plan, &decided.digest, decided.decision, self.now()).await;
         submitted.map_err(|error| self.refused(error))?;
         Ok(pb::SubmitPlanResponse { proceed, message: decided.message })
     }

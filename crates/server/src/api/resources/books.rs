@@ -19,24 +19,38 @@ pub struct Book {
 /// Kept between requests where this server is the only one that writes; elsewhere read each time.
 #[derive(Default)]
 pub struct Books {
-    kept: Mutex<Option<Arc<Book>>>,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Default)]
+struct Kept {
+    book: Option<Arc<Book>>,
+    /// Grows with every change, so that what was read before one is not kept after it.
+    changes: u64,
 }
 
 impl Books {
     pub async fn open(&self, control: &Control, alone: bool) -> Result<Arc<Book>, Fault> {
-        if alone && let Some(kept) = self.kept.lock().unwrap_or_else(PoisonError::into_inner).clone() {
-            return Ok(kept);
-        }
+        let changes = {
+            let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(book) = kept.book.as_ref().filter(|_| alone) {
+                return Ok(book.clone());
+            }
+            kept.changes
+        };
         let book = Arc::new(Book::read(control).await?);
-        if alone {
-            *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(book.clone());
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if alone && kept.changes == changes {
+            kept.book = Some(book.clone());
         }
         Ok(book)
     }
 
     /// To be called after one of them was written.
     pub fn close(&self) {
-        *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.book = None;
+        kept.changes += 1;
     }
 }
 
@@ -56,11 +70,12 @@ impl Book {
             declared.push((stored.id, Declared::read(&manifest.id, &manifest.resolve(&|_| String::new()))?));
         }
         let mut environments = Vec::new();
-        for stored in store.resources(&of_kind("Environment")).await? {
+        // What is being deleted guards no more: when its row goes, nobody closes the book again.
+        for stored in store.resources(&of_kind("Environment")).await?.into_iter().filter(|stored| !stored.deleting) {
             environments.push(Environment::of(&stored.id, &stored.sealed_manifest()?));
         }
         let mut policies = Vec::new();
-        for stored in store.resources(&of_kind("Policy")).await? {
+        for stored in store.resources(&of_kind("Policy")).await?.into_iter().filter(|stored| !stored.deleting) {
             policies.push(Policy::of(&stored.id, &stored.sealed_manifest()?));
         }
         let mut book = Self { declared, accounts: Accounts::default(), environments, policies };

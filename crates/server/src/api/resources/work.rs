@@ -7,7 +7,8 @@ use crate::api::Shared;
 use crate::api::convert::{self, argument, given_id, short};
 use crate::context::{DriftAsk, PlanAsk};
 use crate::fault::{Code, Fault};
-use crate::gate::{self, GateInput};
+use crate::gate;
+use crate::guards::foresee;
 use crate::limits::WORK_WITHIN;
 use crate::pb;
 use crate::results::{DriftResult, PlanResult, TroubleRow};
@@ -89,7 +90,7 @@ pub async fn plan(shared: &Shared, caller: &Principal, request: pb::PlanRequest)
         bases.push(pb::Base { id: Some(convert::id(id)), generation });
     }
     Ok(pb::PlanResponse {
-        verdicts: verdicts(shared, caller, &result.plan, &by_id).await?,
+        verdicts: foresee(shared, &caller.actor.name, &result.plan, &by_id).await?,
         digest: gate::digest(&result.plan),
         plan: Some(object_to_struct(&result.plan.to_json())),
         problems,
@@ -114,41 +115,6 @@ fn problem(trouble: &TroubleRow, manifest: Option<&Manifest>) -> pb::Problem {
     problem
 }
 
-/// What the policies say of each resource of a plan.
-async fn verdicts(
-    shared: &Shared,
-    caller: &Principal,
-    plan: &Plan,
-    manifests: &HashMap<&ResourceId, &Manifest>,
-) -> Result<Vec<pb::Verdict>, Fault> {
-    let book = shared.books.open(&shared.control, shared.alone).await?;
-    if book.policies.is_empty() {
-        return Ok(Vec::new());
-    }
-    let mut said = Vec::new();
-    for resource in &plan.resources {
-        let stored = shared.control.store().resource(&resource.id).await?;
-        let old = stored.as_ref().map(|stored| stored.sealed_manifest()).transpose()?;
-        let manifest = match manifests.get(&resource.id) {
-            Some(manifest) => manifest.redacted().to_json(),
-            None => old.clone().unwrap_or_default(),
-        };
-        let mut input = GateInput::new(resource.id.clone(), manifest);
-        input.generation = stored.as_ref().map_or(0, |stored| stored.generation);
-        input.old = old;
-        input.applied_by = caller.actor.name.clone();
-        for verdict in gate::verdicts(resource, &input, &book.policies, shared.now()) {
-            said.push(pb::Verdict {
-                policy: verdict.policy,
-                effect: verdict.effect.name().into(),
-                message: verdict.message,
-                id: Some(convert::id(&resource.id)),
-            });
-        }
-    }
-    Ok(said)
-}
-
 /// The plan that waits for approval, or was last carried out.
 pub async fn last_plan(shared: &Shared, stored: &StoredResource) -> Result<pb::PlanResponse, Fault> {
     let meta = shared.control.meta(std::slice::from_ref(&stored.id)).await?.into_iter().next();
@@ -157,10 +123,17 @@ pub async fn last_plan(shared: &Shared, stored: &StoredResource) -> Result<pb::P
     };
     let unreadable = |_| Fault::new(Code::Internal, format!("the plan of {} cannot be read", stored.id));
     let plan: Plan = serde_json::from_str(&meta.plan).map_err(unreadable)?;
+    let awaiting = stored.status.state == "AwaitingApproval";
+    // Who approves sees what policies warn about.
+    let verdicts = match awaiting {
+        true => foresee(shared, &meta.applied_by, &plan, &HashMap::new()).await?,
+        false => Vec::new(),
+    };
     Ok(pb::PlanResponse {
+        verdicts,
         plan: Some(object_to_struct(&plan.to_json())),
         digest: meta.plan_digest,
-        awaiting: stored.status.state == "AwaitingApproval",
+        awaiting,
         approved_by: meta.approved_by,
         bases: vec![pb::Base { id: Some(convert::id(&stored.id)), generation: stored.generation }],
         ..pb::PlanResponse::default()

@@ -1,0 +1,85 @@
+//! The guardrails as they are stored: Environments and Policies, read when a plan is decided about.
+
+use crate::api::Shared;
+use crate::fault::{Code, Fault};
+use crate::gate::{self, GateInput};
+use crate::pb;
+use crate::policy::Verdict;
+use berth_engine::{Action, Plan};
+use berth_model::{Manifest, ResourceId};
+use berth_store::StoredResource;
+use serde_json::Value;
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// Longest time for all policies of one plan together.
+const JUDGING: Duration = Duration::from_secs(10);
+
+/// A stored manifest as policies may see it.
+pub fn shown(manifest: &Value, id: &ResourceId) -> Result<Value, Fault> {
+    Manifest::from_json(manifest)
+        .map(|manifest| manifest.redacted().to_json())
+        .map_err(|_| Fault::new(Code::Internal, format!("the stored manifest of {id} cannot be read")))
+}
+
+/// Runs off the runtime: evaluating rules is work for a processor. What does not end in time has no answer.
+pub async fn off_runtime<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Fault> {
+    let judged = tokio::time::timeout(JUDGING, tokio::task::spawn_blocking(work)).await;
+    match judged {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(_)) => Err(Fault::new(Code::Internal, "the policies could not be evaluated")),
+        Err(_) => Err(Fault::new(Code::TimedOut, "the policies took too long")),
+    }
+}
+
+/// What policies say of a plan that somebody asked for or looks at. `manifests` are those that were given; what is not
+/// among them is judged by what is stored.
+pub async fn foresee(
+    shared: &Shared,
+    actor: &str,
+    plan: &Plan,
+    manifests: &HashMap<&ResourceId, &Manifest>,
+) -> Result<Vec<pb::Verdict>, Fault> {
+    let book = shared.books.open(&shared.control, shared.alone).await?;
+    if book.policies.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut inputs = Vec::new();
+    for resource in plan.resources.iter().filter(|r| r.action != Action::Unchanged) {
+        let id = &resource.id;
+        let stored = match shared.control.store().resource(id).await? {
+            Some(stored) => Some(shown(&stored.sealed_manifest()?, id)?),
+            None => None,
+        };
+        let given = manifests.get(id).map(|manifest| manifest.redacted().to_json());
+        let manifest = given.or_else(|| stored.clone()).unwrap_or_default();
+        let input = GateInput { old: stored, applied_by: actor.to_owned(), ..GateInput::new(id.clone(), manifest) };
+        inputs.push((resource.clone(), input));
+    }
+    let now = shared.now();
+    off_runtime(move || {
+        let judged = inputs.iter().flat_map(|(plan, input)| gate::verdicts(plan, input, &book.policies, now));
+        judged.map(pb::Verdict::from).collect()
+    })
+    .await
+}
+
+/// The manifest before the stored one, as policies may see it; nothing for the first generation.
+pub async fn previous(shared: &Shared, stored: &StoredResource) -> Result<Option<Value>, Fault> {
+    if stored.generation <= 1 {
+        return Ok(None);
+    }
+    let Some(revision) = shared.control.revision(&stored.id, stored.generation - 1).await? else { return Ok(None) };
+    Ok(Some(shown(&shared.control.store().unseal_revision(&revision)?, &stored.id)?))
+}
+
+impl From<Verdict> for pb::Verdict {
+    fn from(verdict: Verdict) -> Self {
+        Self {
+            policy: verdict.policy,
+            effect: verdict.effect.name().into(),
+            message: verdict.message,
+            id: Some((&verdict.id).into()),
+        }
+    }
+}
