@@ -3,18 +3,25 @@
 use crate::drift_view::{Finding, Findings, count};
 use crate::failure::Failure;
 use crate::output::Format;
+use crate::remote::follow::{Goal, follow};
+use crate::remote::{self, Remote, convert};
 use crate::stored::{self, DRIFT};
 use crate::terminal::harmless;
 use crate::workspace::{Workspace, WorkspaceArgs, settled, stored_manifest};
-use berth_engine::Known;
 use berth_engine::record::Recorder;
+use berth_engine::{Known, Plan};
 use berth_model::shape::{Holds, Many, Shape};
 use berth_model::{MAX_FILE_BYTES, Manifest, ResourceId, parse, set_scalar, words};
+use berth_server::pb;
 use berth_store::{NewResource, Run, StoredResource};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long a server may take to see that nothing is to be changed.
+const DECLARED_WITHIN: Duration = Duration::from_secs(300);
 
 /// A file's text before and after.
 struct Edited {
@@ -25,25 +32,72 @@ struct Edited {
 /// A resource whose findings were taken over, and what the state is to hold of it.
 struct Accepted<'f> {
     stored: StoredResource,
+    /// The same as JSON and as a manifest.
+    json: Value,
     manifest: Manifest,
     findings: Vec<&'f Finding>,
 }
 
+/// Where the manifest is kept that is to say what was found.
+pub enum Place<'a> {
+    State(&'a Workspace, &'a Known),
+    Server(&'a Remote),
+}
+
+impl Place<'_> {
+    async fn manifest(&self, id: &ResourceId) -> Result<Option<(StoredResource, Value)>, Failure> {
+        let stored = match self {
+            Place::State(workspace, _) => workspace.store.resource(id).await?,
+            Place::Server(remote) => remote.resource(id).await?,
+        };
+        let Some(stored) = stored else { return Ok(None) };
+        let manifest = match self {
+            Place::State(workspace, _) => workspace.store.unseal(&stored)?,
+            Place::Server(_) => stored.sealed_manifest()?,
+        };
+        Ok(Some((stored, manifest)))
+    }
+}
+
+/// Declares on a server what was found. Its worker then finds nothing to change, and writes that down.
+async fn declare(remote: &Remote, accepted: Vec<Accepted<'_>>) -> Result<(), Failure> {
+    let since = remote.last_event().await?;
+    let mut goals = Vec::new();
+    for one in accepted {
+        let mut stored = StoredResource::shown(one.stored.id.clone(), one.stored.api_version.clone(), &one.json);
+        stored.source = one.stored.source.clone();
+        let base = pb::Base { id: Some(convert::to_id(&stored.id)), generation: one.stored.generation };
+        let request =
+            pb::ApplyRequest { files: vec![remote::kept_file(&stored)?], bases: vec![base], ..Default::default() };
+        let answer = remote.client.resources().apply(request).await.map_err(|s| remote.fail(&s))?.into_inner();
+        for applied in answer.resources {
+            let id = convert::id_of(applied.id.as_ref());
+            goals.push(Goal { id, gone: false, generation: applied.generation, before: None });
+        }
+    }
+    let followed = follow(remote, goals, &Plan::default(), since, DECLARED_WITHIN).await?;
+    match followed.report.failed.into_iter().next() {
+        Some((id, trouble)) => Err(Failure::new(format!("{id}: {}", trouble.message))),
+        None => Ok(()),
+    }
+}
+
 /// Writes what can be accepted and says why the rest cannot. Answers whether anything is left.
 pub async fn accept(
-    workspace: &Workspace,
+    place: Place<'_>,
     args: &WorkspaceArgs,
-    known: &Known,
     findings: &Findings,
     format: Format,
 ) -> Result<bool, Failure> {
-    let run = workspace.store.begin_run("drift --accept").await?;
+    let run = match &place {
+        Place::State(workspace, _) => Some(workspace.store.begin_run("drift --accept").await?),
+        Place::Server(_) => None,
+    };
     let mut files: BTreeMap<PathBuf, Edited> = BTreeMap::new();
     let mut accepted = Vec::new();
     let mut refused: Vec<(&ResourceId, &Finding, String)> = Vec::new();
     for (id, found) in findings {
-        let Some(stored) = workspace.store.resource(id).await? else { continue };
-        let mut manifest = workspace.store.unseal(&stored)?;
+        let Some((stored, mut manifest)) = place.manifest(id).await? else { continue };
         let mut taken = Vec::new();
         for finding in found {
             match take(&stored, finding, &mut files, args) {
@@ -55,8 +109,9 @@ pub async fn accept(
             }
         }
         if !taken.is_empty() {
-            let manifest = stored_manifest(&stored, &manifest)?;
-            accepted.push(Accepted { stored, manifest, findings: taken });
+            let json = manifest;
+            let manifest = stored_manifest(&stored, &json)?;
+            accepted.push(Accepted { stored, json, manifest, findings: taken });
         }
     }
 
@@ -73,10 +128,16 @@ pub async fn accept(
     }
     let values: usize = accepted.iter().map(|one| one.findings.len()).sum();
     let resources = accepted.len();
-    for one in accepted {
-        record(&run, known, one).await?;
+    match (&place, run) {
+        (Place::State(_, known), Some(run)) => {
+            for one in accepted {
+                record(&run, known, one).await?;
+            }
+            run.finish().await;
+        }
+        (Place::Server(remote), _) => declare(remote, accepted).await?,
+        (Place::State(..), None) => {}
     }
-    run.finish().await;
     if values > 0 {
         anstream::eprintln!("accepted {} of {}", count(values, "value"), count(resources, "resource"));
     }
@@ -204,7 +265,7 @@ fn set(manifest: &mut Value, path: &str, value: &Value) {
 }
 
 async fn record(run: &Run, known: &Known, one: Accepted<'_>) -> Result<(), Failure> {
-    let Accepted { stored, manifest, findings } = one;
+    let Accepted { stored, manifest, findings, .. } = one;
     let failed = |error: berth_engine::record::RecordError| Failure::new(error.to_string());
     let was_settled = settled(&stored);
     let mut new = NewResource::of(&manifest)?;

@@ -162,7 +162,7 @@ fn stop_on_signal(interrupt: Interrupt, display: Arc<Display>) -> tokio::task::J
     })
 }
 
-async fn signal() -> bool {
+pub async fn signal() -> bool {
     let Ok(mut term) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) else { return false };
     tokio::select! {
         result = tokio::signal::ctrl_c() => result.is_ok(),

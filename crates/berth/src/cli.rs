@@ -1,9 +1,9 @@
 //! The command tree.
 
 use crate::commands::{
-    apply, audit, completion, context, delete, describe, doctor, drift, explain, get, graph, history, import, init,
-    kinds, kubeconfig, login, logout, man, outputs, plan, refresh, sandbox, schema, token, validate, wait, whoami,
-    worker,
+    accounts, apply, approve, audit, completion, context, delete, describe, doctor, drift, events, explain, get, graph,
+    history, import, init, kinds, kubeconfig, login, logout, man, outputs, plan, refresh, sandbox, schema, tasks,
+    token, validate, wait, whoami, worker, workers,
 };
 use crate::failure::{Failure, Outcome};
 use clap::{ArgAction, Parser, Subcommand};
@@ -42,6 +42,12 @@ pub enum Command {
     Kubeconfig(kubeconfig::Args),
     History(history::Args),
     Wait(wait::Args),
+    Approve(approve::Args),
+    Tasks(tasks::Args),
+    Events(events::Args),
+    Watch(crate::watch::Args),
+    Workers(workers::Args),
+    Accounts(accounts::Args),
     Drift(drift::Args),
     Refresh(refresh::Args),
     Validate(validate::Args),
@@ -76,6 +82,12 @@ impl Command {
             Command::Kubeconfig(args) => kubeconfig::run(args),
             Command::History(args) => history::run(args),
             Command::Wait(args) => wait::run(args),
+            Command::Approve(args) => approve::run(args),
+            Command::Tasks(args) => tasks::run(args),
+            Command::Events(args) => events::run(args),
+            Command::Watch(args) => crate::watch::run(args),
+            Command::Workers(args) => workers::run(args),
+            Command::Accounts(args) => accounts::run(args),
             Command::Drift(args) => drift::run(args),
             Command::Refresh(args) => refresh::run(args),
             Command::Validate(args) => validate::run(args),

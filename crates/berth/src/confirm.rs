@@ -70,7 +70,7 @@ pub fn loses(resource: &ResourcePlan) -> bool {
 }
 
 /// Whether something goes that is still there.
-fn takes_away(resource: &ResourcePlan) -> bool {
+pub fn takes_away(resource: &ResourcePlan) -> bool {
     resource.units.iter().any(|u| u.is_destructive() && !(u.op == Some(Op::Delete) && u.why.starts_with("already")))
 }
 
@@ -82,7 +82,7 @@ fn past(action: Action) -> &'static str {
     }
 }
 
-fn ask(question: &str) -> Result<String, Failure> {
+pub fn ask(question: &str) -> Result<String, Failure> {
     let mut err = std::io::stderr().lock();
     write!(err, "{question}")?;
     err.flush()?;

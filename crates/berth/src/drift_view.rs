@@ -5,10 +5,9 @@ use crate::stored;
 use crate::terminal::harmless_line;
 use crate::workspace::WorkspaceArgs;
 use berth_clouds::Clouds;
-use berth_engine::handler::Catalog;
-use berth_engine::{Drifted, Known, Takes};
+pub use berth_engine::Finding;
+use berth_engine::{Drifted, Known, is_main};
 use berth_model::ResourceId;
-use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -17,104 +16,15 @@ const SHOWN: usize = 100;
 /// A long value is cut on the screen.
 const VALUE_WIDTH: usize = 60;
 
-/// One difference.
-#[derive(Clone, Debug, Serialize)]
-pub struct Finding {
-    /// Key of the unit in its resource.
-    pub unit: String,
-    #[serde(rename = "type")]
-    pub unit_type: String,
-    /// Below the spec, such as `default_node_pool.node_count`; empty when the object is gone.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub field: String,
-    /// The unit's own name of the property.
-    #[serde(skip)]
-    pub property: String,
-    pub gone: bool,
-    pub declared: Value,
-    pub found: Value,
-    /// What apply would do about it.
-    pub apply: String,
-    /// Apply would not put it back.
-    pub refused: bool,
-}
-
 pub type Findings = BTreeMap<ResourceId, Vec<Finding>>;
-
-/// Where in the spec a unit's properties stand. Lowering knows it, and the state does not keep it; a check of thousands of
-/// units must not lower their resources for it. Only the additional pools of a CivoKubernetesCluster stand elsewhere than in
-/// the spec itself, and their keys, which never change meaning, say where.
-pub fn at(key: &str) -> Option<String> {
-    key.strip_prefix("pool/").map(|name| format!("additional_node_pools[{name}]"))
-}
 
 pub async fn findings(clouds: &Clouds, known: &Known, seen: &Drifted) -> Findings {
     let mut all = Findings::new();
     for (id, drift) in &seen.drifted {
         let units = known.units.get(id).map(Vec::as_slice).unwrap_or_default();
-        let mut found = Vec::new();
-        let whole = drift.gone.iter().find(|gone| is_main(&gone.key));
-        for gone in &drift.gone {
-            // Whatever was in a cluster went with it.
-            if whole.is_some_and(|main| main.key != gone.key) {
-                continue;
-            }
-            found.push(Finding {
-                unit: gone.key.clone(),
-                unit_type: gone.unit_type.clone(),
-                field: String::new(),
-                property: String::new(),
-                gone: true,
-                declared: Value::Null,
-                found: Value::Null,
-                apply: if gone.unit_type.ends_with(".cluster") {
-                    "apply would make a new one, without what ran in it".into()
-                } else {
-                    "apply would make it again".into()
-                },
-                refused: false,
-            });
-        }
-        for changed in &drift.changed {
-            let account = units.iter().find(|unit| unit.key == changed.key).map(|unit| unit.account.as_str());
-            let provider = match account {
-                Some(account) => clouds.provider(account).await.ok(),
-                None => None,
-            };
-            let handler = provider.as_deref().and_then(|provider| provider.handler(&changed.unit_type));
-            for change in &changed.changes {
-                let refusal = handler.and_then(|h| h.refuse_change(&change.field, &change.from, &change.to));
-                let refused = refusal.is_some();
-                let apply = match (refusal, change.takes) {
-                    (Some(why), _) => format!("apply would refuse to put it back: {why}"),
-                    (None, Takes::InPlace) => "apply would put it back in place".into(),
-                    (None, Takes::Roll) => {
-                        "apply would put it back with new nodes first, the old ones drained after".into()
-                    }
-                    (None, Takes::Replace) => "apply would replace it, which needs --allow-replace".into(),
-                };
-                let prefix = at(&changed.key).map(|at| format!("{at}.")).unwrap_or_default();
-                found.push(Finding {
-                    unit: changed.key.clone(),
-                    unit_type: changed.unit_type.clone(),
-                    field: format!("{prefix}{}", change.field),
-                    property: change.field.clone(),
-                    gone: false,
-                    declared: change.to.clone(),
-                    found: change.from.clone(),
-                    apply,
-                    refused,
-                });
-            }
-        }
-        all.insert(id.clone(), found);
+        all.insert(id.clone(), berth_engine::findings(clouds, units, drift).await);
     }
     all
-}
-
-/// The unit that a resource is about, as opposed to what it has besides.
-fn is_main(key: &str) -> bool {
-    matches!(key, "cluster" | "network" | "pool")
 }
 
 pub fn text(findings: &Findings, wide: bool) -> String {

@@ -18,12 +18,15 @@ mod output;
 mod plan_view;
 mod progress;
 mod project;
+mod remote;
 mod sandbox;
 mod saved_plan;
 mod sign_in;
+mod source;
 mod stack_input;
 mod stored;
 mod terminal;
+mod watch;
 mod workspace;
 mod yaml;
 

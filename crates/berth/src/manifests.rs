@@ -5,13 +5,16 @@ use crate::cli::{Threads, block_on};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::files::{self, Sources};
 use crate::output::{self, Format};
-use crate::project::StateArgs;
+use crate::remote::{Remote, Which, convert};
+use crate::source::Source;
 use crate::{diagnostics, yaml};
-use berth_model::{Diagnostic, Graph, Manifest, ResourceId, graph, parse};
+use berth_model::{Diagnostic, Graph, Manifest, ResourceId, Span, graph, parse};
+use berth_server::pb;
 use berth_store::{Filter, Options, Store, StoreError};
 use serde_json::{Value, json};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// What the files hold.
 pub struct Loaded {
@@ -24,14 +27,16 @@ pub struct Loaded {
     unread: BTreeSet<String>,
     /// Names of all files, in the order read.
     order: Vec<String>,
+    /// Documents that were left out again: their files and where they stand in them.
+    removed: Vec<(Arc<str>, Span)>,
 }
 
 /// Reads and checks everything. References may lead to what is already applied, so the state is asked, but only when
 /// something is not among the files: whoever checks files alone needs no state and no key.
-pub fn load(paths: &[PathBuf], state: &StateArgs) -> Result<Loaded, Failure> {
+pub fn load(paths: &[PathBuf], which: &Which) -> Result<Loaded, Failure> {
     let mut loaded = read(paths, &HashSet::new());
     if !loaded.graph.diagnostics.is_empty() {
-        let known = block_on(Threads::One, applied(state))?;
+        let known = block_on(Threads::One, applied(which, &loaded.manifests))?;
         if !known.is_empty() {
             loaded.join(&known);
         }
@@ -41,8 +46,12 @@ pub fn load(paths: &[PathBuf], state: &StateArgs) -> Result<Loaded, Failure> {
 }
 
 /// Who is applied already. No state means: nobody.
-async fn applied(state: &StateArgs) -> Result<HashSet<ResourceId>, Failure> {
-    let resources = match Store::open(Options { must_exist: true, ..Options::at(state.path()?) }).await {
+async fn applied(which: &Which, manifests: &[Manifest]) -> Result<HashSet<ResourceId>, Failure> {
+    let path = match which {
+        Which::Local(path) => path,
+        Which::Server(target) => return needed(&Remote::open(target.clone()).await?, manifests).await,
+    };
+    let resources = match Store::open(Options { must_exist: true, ..Options::at(path) }).await {
         Ok(store) => store.resources(&Filter::default()).await.map_err(Failure::from)?,
         Err(StoreError::Missing { .. }) => Vec::new(),
         Err(error) => return Err(error.into()),
@@ -50,11 +59,27 @@ async fn applied(state: &StateArgs) -> Result<HashSet<ResourceId>, Failure> {
     Ok(resources.into_iter().map(|resource| resource.id).collect())
 }
 
+/// A server may hold far more than these manifests refer to: only kinds that are referred to are asked for.
+async fn needed(remote: &Remote, manifests: &[Manifest]) -> Result<HashSet<ResourceId>, Failure> {
+    let declared: HashSet<&ResourceId> = manifests.iter().map(|manifest| &manifest.id).collect();
+    let mut kinds = BTreeSet::new();
+    for manifest in manifests {
+        let to = manifest.refs().into_iter().chain(manifest.named()).map(|to| to.to);
+        kinds.extend(to.filter(|to| !declared.contains(to)).map(|to| to.kind));
+    }
+    let mut known = HashSet::new();
+    for kind in kinds {
+        let found = remote.list(pb::ListRequest { kind, ..Default::default() }).await?;
+        known.extend(found.iter().map(|resource| convert::id_of(resource.id.as_ref())));
+    }
+    Ok(known)
+}
+
 /// Every resource that is applied, as its manifest. Secrets in it stay sealed.
-pub async fn stored(state: &StateArgs) -> Result<Vec<Manifest>, Failure> {
-    let store = Store::open(Options { must_exist: true, ..Options::at(state.path()?) }).await?;
+pub async fn stored(which: Which) -> Result<Vec<Manifest>, Failure> {
+    let source = Source::open(which).await?;
     let mut manifests = Vec::new();
-    for resource in store.resources(&Filter::default()).await? {
+    for resource in source.resources(&Filter::default()).await? {
         let manifest = Manifest::from_json(&resource.sealed_manifest()?).map_err(|error| {
             Failure::caused(format!("the state's manifest of {} cannot be read", resource.id), &error)
         })?;
@@ -72,6 +97,7 @@ fn read(paths: &[PathBuf], known: &HashSet<ResourceId>) -> Loaded {
         texts: HashMap::new(),
         unread: BTreeSet::new(),
         order,
+        removed: Vec::new(),
     };
     for source in sources {
         let (mut manifests, mut problems) = parse(&source.name, &source.bytes);
@@ -127,7 +153,11 @@ impl Loaded {
 
     /// Without what is of another env or org than asked for.
     pub fn narrow(mut self, scope: &ScopeArgs) -> Result<Self, Failure> {
-        self.manifests.retain(|manifest| scope.matches(&manifest.id));
+        let (kept, removed) = self.manifests.into_iter().partition(|manifest| scope.matches(&manifest.id));
+        self.manifests = kept;
+        let removed: Vec<Manifest> = removed;
+        let place = |manifest: Manifest| manifest.source.map(|source| (source.file.clone(), source.span));
+        self.removed.extend(removed.into_iter().filter_map(place));
         if self.manifests.is_empty() {
             let asked = [("--org", &scope.org), ("--env", &scope.env)];
             let asked: Vec<String> =
@@ -136,6 +166,36 @@ impl Loaded {
                 .help("`metadata.env` and `metadata.org` say where a manifest belongs"));
         }
         Ok(self)
+    }
+
+    /// The files, as a server is to read them. Documents that were left out are blanked, so that every place stays where it is.
+    pub fn files(&self) -> Vec<pb::ManifestFile> {
+        let mut files: Vec<(&Arc<str>, &Arc<str>)> = Vec::new();
+        for source in self.manifests.iter().filter_map(|manifest| manifest.source.as_ref()) {
+            if files.last().is_none_or(|(name, _)| **name != source.file) {
+                files.push((&source.file, &source.text));
+            }
+        }
+        files.sort();
+        files.dedup_by(|a, b| a.0 == b.0);
+        let blanked = |name: &Arc<str>, text: &Arc<str>| {
+            let mut bytes = text.as_bytes().to_vec();
+            for (_, span) in self.removed.iter().filter(|(file, _)| file == name) {
+                let end = span.end.min(bytes.len());
+                bytes[span.start.min(end)..end].iter_mut().filter(|b| **b != b'\n').for_each(|b| *b = b' ');
+            }
+            String::from_utf8_lossy(&bytes).into_owned()
+        };
+        files
+            .into_iter()
+            .map(|(name, text)| pb::ManifestFile { name: name.to_string(), text: blanked(name, text) })
+            .collect()
+    }
+
+    /// What a server found wrong with them, to be shown as if it had been found here.
+    pub fn add_problems(&mut self, problems: &[pb::Problem]) {
+        self.diagnostics.extend(problems.iter().map(convert::diagnostic));
+        self.sort();
     }
 
     pub fn has_errors(&self) -> bool {

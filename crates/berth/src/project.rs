@@ -1,6 +1,7 @@
 //! Where a project's own files are: the state, and what the sandbox leaves beside it.
 
 use crate::failure::Failure;
+use crate::remote::{Local, ServerArgs, Which};
 use std::path::{Path, PathBuf};
 
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -27,16 +28,19 @@ pub struct LookArgs {
     /// Look at what is applied to the simulated clouds
     #[arg(long)]
     pub sandbox: bool,
+    #[command(flatten)]
+    pub server: ServerArgs,
 }
 
 impl LookArgs {
-    /// The state that is meant; what is applied to simulated clouds is remembered apart.
-    pub fn state(&self) -> Result<StateArgs, Failure> {
+    /// The state that is meant, or a server; what is applied to simulated clouds is remembered apart.
+    pub fn which(&self) -> Result<Which, Failure> {
         let path = match (&self.state.state, self.sandbox) {
             (None, true) => sandbox_state()?,
             _ => self.state.path()?,
         };
-        Ok(StateArgs { state: Some(path) })
+        let asked = if self.sandbox { Some("--sandbox") } else { self.state.state.as_ref().map(|_| "--state") };
+        self.server.which(Local { path, asked })
     }
 }
 

@@ -3,6 +3,8 @@
 use crate::address::{Address, ScopeArgs};
 use crate::failure::Failure;
 use crate::project;
+use crate::remote::Which;
+use crate::source::Source;
 use crate::workspace::{WorkspaceArgs, settled};
 use berth_model::{REDACTED, ResourceId, words};
 use berth_store::{Filter, Options, Store, StoreError, StoredResource};
@@ -13,8 +15,11 @@ use serde_json::Value;
 pub const DRIFT: &str = "drift";
 
 /// Opens the state to look at it. Unlike a workspace it needs no cloud, not even a simulated one.
-pub async fn open(args: &WorkspaceArgs) -> Result<Store, Failure> {
-    existing(args).await
+pub async fn open(args: &WorkspaceArgs) -> Result<Source, Failure> {
+    match args.which()? {
+        Which::Local(_) => Ok(Source::Local(existing(args).await?)),
+        server => Source::open(server).await,
+    }
 }
 
 /// The state, which must be there; where it is not, what to do instead.
@@ -37,16 +42,16 @@ pub fn addresses(texts: &[String], scope: &ScopeArgs) -> Result<Vec<Address>, Fa
 }
 
 /// What the addresses name, each resource once, by kind and name. No address means: all of the scope.
-pub async fn find(store: &Store, addresses: &[Address], scope: &ScopeArgs) -> Result<Vec<StoredResource>, Failure> {
+pub async fn find(source: &Source, addresses: &[Address], scope: &ScopeArgs) -> Result<Vec<StoredResource>, Failure> {
     let (org, env) = (scope.org.clone(), scope.env.clone());
     if addresses.is_empty() {
-        return Ok(store.resources(&Filter { org, env, ..Filter::default() }).await?);
+        return source.resources(&Filter { org, env, ..Filter::default() }).await;
     }
     let mut found = Vec::new();
     for address in addresses {
-        let some = store.resources(&filter(address)).await?;
+        let some = source.resources(&filter(address)).await?;
         if some.is_empty() && address.name.is_some() {
-            return Err(not_applied(store, address).await?);
+            return Err(not_applied(source, address).await?);
         }
         found.extend(some);
     }
@@ -58,16 +63,16 @@ pub async fn find(store: &Store, addresses: &[Address], scope: &ScopeArgs) -> Re
 }
 
 /// The one resource that an address names.
-pub async fn one(store: &Store, text: &str, scope: &ScopeArgs) -> Result<StoredResource, Failure> {
+pub async fn one(source: &Source, text: &str, scope: &ScopeArgs) -> Result<StoredResource, Failure> {
     let address = Address::parse(text, scope)?;
     if address.name.is_none() {
         return Err(Failure::new(format!("`{text}` names a kind, not a resource"))
             .help(format!("write {}/NAME; to see which there are:   berth get {}", address.kind, address.kind)));
     }
-    let mut found = store.resources(&filter(&address)).await?;
+    let mut found = source.resources(&filter(&address)).await?;
     match (found.pop(), found.len()) {
         (Some(only), 0) => Ok(only),
-        (None, _) => Err(not_applied(store, &address).await?),
+        (None, _) => Err(not_applied(source, &address).await?),
         (Some(last), _) => {
             found.push(last);
             let ids: Vec<&ResourceId> = found.iter().map(|stored| &stored.id).collect();
@@ -86,9 +91,9 @@ fn filter(address: &Address) -> Filter {
 }
 
 /// Says that it is not there, and what is.
-pub async fn not_applied(store: &Store, address: &Address) -> Result<Failure, Failure> {
+pub async fn not_applied(source: &Source, address: &Address) -> Result<Failure, Failure> {
     let mut failure = Failure::new(format!("{address} is not applied"));
-    let others = store.resources(&Filter { kind: Some(address.kind.clone()), ..Filter::default() }).await?;
+    let others = source.resources(&Filter { kind: Some(address.kind.clone()), ..Filter::default() }).await?;
     let wanted = address.name.as_deref().unwrap_or_default();
     if let Some(same) = others.iter().find(|other| other.id.name == wanted) {
         failure = failure.help(format!("it is there with {}", scope_of(&same.id)));
@@ -108,7 +113,7 @@ pub fn ambiguous(address: &Address, ids: &[&ResourceId]) -> Failure {
 
 /// Where else to look, when nothing is here: simulated clouds have a state of their own.
 pub fn elsewhere(args: &WorkspaceArgs) -> Option<&'static str> {
-    if args.state.state.is_some() || args.sandbox.sandbox {
+    if args.state.state.is_some() || args.sandbox.sandbox || matches!(args.which(), Ok(Which::Server(_)) | Err(_)) {
         return None;
     }
     let simulated = project::sandbox_state().ok()?;
@@ -140,6 +145,9 @@ pub fn flags(id: &ResourceId, args: &WorkspaceArgs) -> String {
     }
     if args.sandbox.sandbox {
         line.push_str(" --sandbox");
+    }
+    if let Some(context) = &args.server.context {
+        line.push_str(&format!(" --context {}", shell_word(context)));
     }
     line
 }

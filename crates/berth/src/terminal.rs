@@ -21,6 +21,10 @@ pub fn stderr_color() -> bool {
     anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never
 }
 
+pub fn stdout_color() -> bool {
+    anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never
+}
+
 /// Lines of a log between live ones would tear both apart: with a log, progress is lines too.
 pub fn keep_lines() {
     LINES_STAY.store(true, Ordering::Relaxed);

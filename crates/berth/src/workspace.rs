@@ -2,7 +2,9 @@
 
 use crate::failure::Failure;
 use crate::project::{self, StateArgs};
+use crate::remote::{Local, ServerArgs, Which};
 use crate::sandbox::{SandboxArgs, Sandboxed, connect_or_start};
+use crate::source::Source;
 use crate::stored;
 use berth_clouds::accounts::{Accounts, Simulated};
 use berth_clouds::{Clouds, Credentials};
@@ -24,6 +26,8 @@ pub struct WorkspaceArgs {
     pub state: StateArgs,
     #[command(flatten)]
     pub sandbox: SandboxArgs,
+    #[command(flatten)]
+    pub server: ServerArgs,
 }
 
 impl WorkspaceArgs {
@@ -35,9 +39,10 @@ impl WorkspaceArgs {
         }
     }
 
-    /// For what asks only for a state.
-    pub fn as_state(&self) -> Result<StateArgs, Failure> {
-        Ok(StateArgs { state: Some(self.state_path()?) })
+    /// The project's own state, or a server: whoever names a state or the simulated clouds means the former.
+    pub fn which(&self) -> Result<Which, Failure> {
+        let asked = if self.sandbox.sandbox { Some("--sandbox") } else { self.state.state.as_ref().map(|_| "--state") };
+        self.server.which(Local { path: self.state_path()?, asked })
     }
 }
 
@@ -68,6 +73,11 @@ impl Workspace {
             false => None,
         };
         Ok(Self { store, sandbox, given: None })
+    }
+
+    /// For what only looks at the state.
+    pub fn source(&self) -> Source {
+        Source::Local(self.store.clone())
     }
 
     pub fn with_credentials(mut self, given: Option<Credentials>) -> Self {

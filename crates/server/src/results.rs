@@ -2,7 +2,7 @@
 
 use crate::context::CheckRow;
 use berth_engine::handler::{Raised, Trouble};
-use berth_engine::{Drift, Plan};
+use berth_engine::{Finding, Plan};
 use berth_model::ResourceId;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -42,44 +42,8 @@ pub struct DriftResult {
 pub struct DriftedRow {
     pub id: ResourceId,
     pub generation: i64,
-    pub differences: Vec<DifferenceRow>,
-}
-
-/// One difference, as `ControlMeta::drift` keeps it, too.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct DifferenceRow {
-    pub unit: String,
-    /// Below the spec, such as `default_node_pool.node_count`; empty when the object is gone.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub field: String,
-    #[serde(default)]
-    pub declared: Value,
-    #[serde(default)]
-    pub found: Value,
-}
-
-/// The differences of one resource. Whatever was in an object that is gone went with it.
-pub fn differences(drift: &Drift) -> Vec<DifferenceRow> {
-    let main = |key: &str| matches!(key, "cluster" | "network" | "pool");
-    let whole = drift.gone.iter().find(|gone| main(&gone.key)).map(|gone| gone.key.as_str());
-    let gone = drift.gone.iter().filter(|gone| whole.is_none_or(|whole| whole == gone.key));
-    let gone = gone.map(|gone| DifferenceRow {
-        unit: gone.key.clone(),
-        field: String::new(),
-        declared: Value::Null,
-        found: Value::Null,
-    });
-    let changed = drift.changed.iter().flat_map(|unit| {
-        // Only the additional pools of a cluster stand elsewhere than in the spec itself, and their keys say where.
-        let at = unit.key.strip_prefix("pool/").map(|name| format!("additional_node_pools[{name}]."));
-        unit.changes.iter().map(move |change| DifferenceRow {
-            unit: unit.key.clone(),
-            field: format!("{}{}", at.as_deref().unwrap_or_default(), change.field),
-            declared: change.to.clone(),
-            found: change.from.clone(),
-        })
-    });
-    gone.chain(changed).collect()
+    /// As `ControlMeta::drift` keeps them, too.
+    pub differences: Vec<Finding>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]

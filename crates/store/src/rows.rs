@@ -44,6 +44,24 @@ pub struct StoredResource {
 }
 
 impl StoredResource {
+    /// As a server shows it: secrets in its manifest are markers already. The caller fills in the rest.
+    pub fn shown(id: ResourceId, api_version: String, manifest: &Value) -> Self {
+        Self {
+            id,
+            api_version,
+            generation: 0,
+            created_at: Timestamp::UNIX_EPOCH,
+            updated_at: Timestamp::UNIX_EPOCH,
+            source: Source::default(),
+            deleting: false,
+            status: Status::default(),
+            status_at: None,
+            secret_names: Vec::new(),
+            manifest: manifest.to_string(),
+            sealed_paths: String::new(),
+        }
+    }
+
     /// The manifest with secrets as sealed text.
     pub fn sealed_manifest(&self) -> Result<Value, StoreError> {
         parse(&self.manifest, || format!("the manifest of {}", self.id))

@@ -4,15 +4,20 @@ use crate::address::{Address, ScopeArgs};
 use crate::carry_out::{RunArgs, allowed, carry_out, make_plan, took_text};
 use crate::cli::{Threads, block_on};
 use crate::confirm::ConfirmArgs;
+use crate::contexts::Target;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{self, Format, OutputArgs};
+use crate::remote::carry_out::Job;
+use crate::remote::{Remote, Which};
 use crate::saved_plan::SavedPlan;
+use crate::source::Source;
 use crate::terminal::harmless_line;
 use crate::workspace::{Workspace, WorkspaceArgs, settled, stored_manifest};
-use crate::{drift_view, manifests, plan_view, stored};
+use crate::{drift_view, manifests, plan_view, remote, stored};
 use berth_clouds::Credentials;
 use berth_engine::{Plan, Request};
 use berth_model::{Manifest, ResourceId};
+use berth_server::pb;
 use berth_store::{Filter, NewResource, Run};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -51,6 +56,9 @@ enum From {
 }
 
 pub fn run(args: Args) -> Outcome {
+    if let Which::Server(target) = args.workspace.which()? {
+        return on_server(args, target);
+    }
     let from = match source(&args)? {
         Ok(from) => from,
         Err(exit) => return Ok(exit),
@@ -65,7 +73,7 @@ fn source(args: &Args) -> Result<Result<From, Exit>, Failure> {
         return Ok(Ok(From::Manifests { manifests: vec![Arc::new(manifest)], credentials }));
     }
     if !args.file.is_empty() {
-        let loaded = manifests::load(&args.file, &args.workspace.as_state()?)?;
+        let loaded = manifests::load(&args.file, &args.workspace.which()?)?;
         if loaded.has_errors() {
             return loaded.refuse(args.output.output).map(Err);
         }
@@ -101,6 +109,86 @@ fn address(text: &str, scope: &ScopeArgs) -> Result<Address, Failure> {
         }
         failure
     })
+}
+
+/// The same by a server: it plans, keeps what is declared, and its workers carry it out.
+fn on_server(args: Args, target: Target) -> Outcome {
+    let format = args.output.output;
+    let local = "to use the embedded engine instead, add --local";
+    if args.stack_input.is_some() {
+        return Err(Failure::new("a stack input brings credentials of its own, which a server does not take")
+            .help("declare an Account with them, and apply the target's manifest with -f")
+            .help(local));
+    }
+    let which = Which::Server(target.clone());
+    let scope = which.scope(&args.scope);
+    let mut loaded = None;
+    if !args.file.is_empty() {
+        let read = manifests::load(&args.file, &which)?;
+        if read.has_errors() {
+            return read.refuse(format);
+        }
+        read.print();
+        loaded = Some(read.narrow(&args.scope)?);
+    }
+    if let [only] = args.what.as_slice()
+        && Address::parse(only, &scope).is_err()
+        && std::path::Path::new(only).is_file()
+    {
+        return Err(Failure::new(format!("`{only}`: saved plans are carried out by the embedded engine only"))
+            .help("a server refuses what others changed since you planned; apply the manifests themselves with -f")
+            .help(local));
+    }
+    let addresses: Vec<Address> = args.what.iter().map(|text| address(text, &scope)).collect::<Result<_, _>>()?;
+    block_on(Threads::One, async {
+        let started = Instant::now();
+        let remote = Remote::open(target).await?;
+        let files = match &loaded {
+            Some(loaded) => loaded.files(),
+            None => kept_files(&remote, &addresses).await?,
+        };
+        let count = loaded.as_ref().map_or(files.len(), |loaded| loaded.manifests.len());
+        let job = Job {
+            remote: &remote,
+            files,
+            delete: Vec::new(),
+            loaded,
+            confirm: args.confirm,
+            run: &args.run,
+            format,
+            workspace: &args.workspace,
+        };
+        let ended = remote::carry_out::carry_out(job).await?;
+        if ended.exit != Exit::Done || !matches!(format, Format::Table | Format::Wide) {
+            return Ok(ended.exit);
+        }
+        if ended.idle {
+            anstream::eprintln!(
+                "nothing to do: {} as declared ({}, {})",
+                are(count),
+                drift_view::count(ended.calls as usize, "API call"),
+                took_text(started.elapsed())
+            );
+            return Ok(Exit::Done);
+        }
+        let cluster = ended.plan.resources.iter().map(|r| &r.id).find(|id| id.kind.ends_with("KubernetesCluster"));
+        finish(count, cluster.cloned(), started, &args.workspace, args.run.no_wait)?;
+        Ok(Exit::Done)
+    })
+}
+
+/// What a server keeps of resources, as files to be applied again. Secrets are not among it.
+async fn kept_files(remote: &Remote, addresses: &[Address]) -> Result<Vec<pb::ManifestFile>, Failure> {
+    let source = Source::Server(remote.clone());
+    let mut files: Vec<pb::ManifestFile> = Vec::new();
+    for stored in stored::find(&source, addresses, &ScopeArgs::default()).await? {
+        let file = remote::kept_file(&stored)?;
+        match files.iter_mut().find(|other| other.name == file.name) {
+            Some(same) => same.text.push_str(&format!("\n---\n{}", file.text)),
+            None => files.push(file),
+        }
+    }
+    Ok(files)
 }
 
 async fn apply(args: Args, from: From) -> Outcome {
@@ -160,7 +248,7 @@ async fn apply_in(args: &Args, workspace: &Workspace, from: From) -> Outcome {
         planned.plan.resources.iter().map(|r| &r.id).find(|id| id.kind.ends_with("KubernetesCluster")).cloned();
     let exit = carry_out(&clouds, &run, &request, planned, &args.run, format, &args.workspace).await?;
     if exit == Exit::Done && matches!(format, Format::Table | Format::Wide) {
-        finish(count, cluster, started, args.workspace.sandbox.sandbox, args.run.no_wait)?;
+        finish(count, cluster, started, &args.workspace, args.run.no_wait)?;
     }
     Ok(exit)
 }
@@ -193,7 +281,7 @@ async fn applied(workspace: &Workspace, addresses: &[Address]) -> Result<Vec<Arc
             manifests.push(Arc::new(stored_manifest(stored, &workspace.store.unseal(stored)?)?));
         }
         if manifests.len() == before {
-            return Err(stored::not_applied(&workspace.store, address).await?);
+            return Err(stored::not_applied(&workspace.source(), address).await?);
         }
     }
     Ok(manifests)
@@ -214,7 +302,7 @@ fn finish(
     ready: usize,
     cluster: Option<ResourceId>,
     started: Instant,
-    sandbox: bool,
+    workspace: &WorkspaceArgs,
     no_wait: bool,
 ) -> Result<(), Failure> {
     let state = if no_wait { "begun" } else { "Ready" };
@@ -223,12 +311,15 @@ fn finish(
         if ready == 1 { "resource" } else { "resources" },
         took_text(started.elapsed())
     );
-    let flag = if sandbox { " --sandbox" } else { "" };
+    let mut flag = if workspace.sandbox.sandbox { " --sandbox".to_owned() } else { String::new() };
     if no_wait {
         anstream::eprintln!("  to wait for them:   berth wait --all{flag}");
     } else if let Some(cluster) = cluster {
         let id = cluster.to_string();
         let env = if cluster.env.is_empty() { String::new() } else { format!(" --env {}", cluster.env) };
+        if let Some(context) = &workspace.server.context {
+            flag = format!(" --berth-context {context}");
+        }
         anstream::eprintln!(
             "  to use it:   berth kubeconfig {}{}{flag} --merge",
             harmless_line(&id.to_ascii_lowercase()),

@@ -4,16 +4,20 @@ use crate::address::{Address, ScopeArgs};
 use crate::carry_out::{RunArgs, allowed, carry_out, make_plan, print_result, took_text};
 use crate::cli::{Threads, block_on};
 use crate::confirm::ConfirmArgs;
+use crate::contexts::Target;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Format, OutputArgs};
+use crate::remote::carry_out::Job;
+use crate::remote::{Remote, Which};
+use crate::source::Source;
 use crate::workspace::{Workspace, WorkspaceArgs};
-use crate::{manifests, plan_view, stored};
+use crate::{manifests, plan_view, remote, stored};
 use berth_engine::{Known, Plan, Report, parents};
 use berth_model::ResourceId;
-use berth_store::Entries;
+use berth_store::{Entries, Filter};
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// How many changes are looked through for a resource that is not there.
 const JOURNAL_MAX: u32 = 10_000;
@@ -51,16 +55,21 @@ enum What {
 }
 
 pub fn run(args: Args) -> Outcome {
+    let which = args.workspace.which()?;
+    let scope = which.scope(&args.scope);
     let what = if args.file.is_empty() {
-        What::Addresses(args.what.iter().map(|text| Address::parse(text, &args.scope)).collect::<Result<_, _>>()?)
+        What::Addresses(args.what.iter().map(|text| Address::parse(text, &scope)).collect::<Result<_, _>>()?)
     } else {
-        let loaded = manifests::load(&args.file, &args.workspace.as_state()?)?;
+        let loaded = manifests::load(&args.file, &which)?;
         if loaded.has_errors() {
             return loaded.refuse(args.output.output);
         }
         let loaded = loaded.narrow(&args.scope)?;
         What::Ids(loaded.manifests.into_iter().map(|m| m.id).collect())
     };
+    if let Which::Server(target) = which {
+        return block_on(Threads::One, on_server(&args, target, what));
+    }
     block_on(Threads::beside(&args.workspace.sandbox), async {
         let workspace = Workspace::open_existing(&args.workspace).await?;
         let result = delete(&args, &workspace, what).await;
@@ -73,30 +82,10 @@ async fn delete(args: &Args, workspace: &Workspace, what: What) -> Outcome {
     let started = Instant::now();
     let run = workspace.store.begin_run("delete").await?;
     let known = workspace.known_all().await?;
-    let mut ids: BTreeSet<ResourceId> = BTreeSet::new();
-    match &what {
-        // A folder may hold more than what was applied; what is not there needs no deleting.
-        What::Ids(all) => ids.extend(all.iter().filter(|id| known.resources.contains_key(id)).cloned()),
-        What::Addresses(addresses) => {
-            for address in addresses {
-                let mut found: Vec<&ResourceId> = known.resources.keys().filter(|id| address.matches(id)).collect();
-                // A deletion that was interrupted is gone on with by the same command: what it took away is no mistake.
-                if found.is_empty() && !was_here(workspace, address).await? {
-                    return Err(stored::not_applied(&workspace.store, address).await?);
-                }
-                // Whoever names one means one.
-                if address.name.is_some() && found.len() > 1 {
-                    found.sort();
-                    return Err(stored::ambiguous(address, &found));
-                }
-                ids.extend(found.into_iter().cloned());
-            }
-        }
-    }
+    let source = workspace.source();
+    let mut ids = meant(&source, &known, &what).await?;
     if ids.is_empty() {
-        anstream::eprintln!("nothing to delete: none of these is applied");
-        print_result(&Plan::default(), &Report::default(), started.elapsed(), 0, args.output.output)?;
-        return Ok(Exit::Done);
+        return nothing(args);
     }
     include_referrers(&known, &mut ids, args.cascade)?;
 
@@ -120,9 +109,88 @@ async fn delete(args: &Args, workspace: &Workspace, what: What) -> Outcome {
     Ok(exit)
 }
 
-async fn was_here(workspace: &Workspace, address: &Address) -> Result<bool, Failure> {
-    let changes = workspace.store.journal(Entries::All, JOURNAL_MAX).await?;
-    Ok(changes.iter().any(|change| change.op == "delete" && address.matches(&change.resource)))
+/// The same by a server: it takes away what is left of them, in order, and forgets them.
+async fn on_server(args: &Args, target: Target, what: What) -> Outcome {
+    let started = Instant::now();
+    let remote = Remote::open(target).await?;
+    let source = Source::Server(remote.clone());
+    let mut known = Known::default();
+    for stored in source.resources(&Filter::default()).await? {
+        known.resources.insert(stored.id.clone(), stored.known()?);
+    }
+    let mut ids = meant(&source, &known, &what).await?;
+    if ids.is_empty() {
+        return nothing(args);
+    }
+    include_referrers(&known, &mut ids, args.cascade)?;
+    let count = ids.len();
+    let format = args.output.output;
+    let job = Job {
+        remote: &remote,
+        files: Vec::new(),
+        delete: ids.into_iter().collect(),
+        loaded: None,
+        confirm: args.confirm,
+        run: &args.run,
+        format,
+        workspace: &args.workspace,
+    };
+    let ended = remote::carry_out::carry_out(job).await?;
+    if ended.exit == Exit::Done && matches!(format, Format::Table | Format::Wide) {
+        let done = if args.run.no_wait { "being deleted" } else { "deleted" };
+        anstream::eprintln!("\n{count} {done} in {}", took_text(started.elapsed()));
+    }
+    Ok(ended.exit)
+}
+
+fn nothing(args: &Args) -> Outcome {
+    anstream::eprintln!("nothing to delete: none of these is applied");
+    print_result(&Plan::default(), &Report::default(), Duration::ZERO, 0, args.output.output)?;
+    Ok(Exit::Done)
+}
+
+/// What is to be deleted, of what there is.
+async fn meant(source: &Source, known: &Known, what: &What) -> Result<BTreeSet<ResourceId>, Failure> {
+    let mut ids: BTreeSet<ResourceId> = BTreeSet::new();
+    let addresses = match what {
+        // A folder may hold more than what was applied; what is not there needs no deleting.
+        What::Ids(all) => {
+            ids.extend(all.iter().filter(|id| known.resources.contains_key(id)).cloned());
+            return Ok(ids);
+        }
+        What::Addresses(addresses) => addresses,
+    };
+    for address in addresses {
+        let mut found: Vec<&ResourceId> = known.resources.keys().filter(|id| address.matches(id)).collect();
+        // A deletion that was interrupted is gone on with by the same command: what it took away is no mistake.
+        if found.is_empty() && !was_here(source, address).await? {
+            return Err(stored::not_applied(source, address).await?);
+        }
+        // Whoever names one means one.
+        if address.name.is_some() && found.len() > 1 {
+            found.sort();
+            return Err(stored::ambiguous(address, &found));
+        }
+        ids.extend(found.into_iter().cloned());
+    }
+    Ok(ids)
+}
+
+async fn was_here(source: &Source, address: &Address) -> Result<bool, Failure> {
+    match source {
+        Source::Local(store) => {
+            let changes = store.journal(Entries::All, JOURNAL_MAX).await?;
+            Ok(changes.iter().any(|change| change.op == "delete" && address.matches(&change.resource)))
+        }
+        Source::Server(remote) => {
+            let Some(name) = &address.name else { return Ok(false) };
+            let part = |part: &Option<String>| part.clone().unwrap_or_default();
+            let (org, env) = (part(&address.org), part(&address.env));
+            let id = ResourceId { kind: address.kind.clone(), name: name.clone(), org, env };
+            let lines = remote.history(&id, remote::PAGE).await?;
+            Ok(lines.iter().any(|line| line.change.as_ref().is_some_and(|change| change.op == "delete")))
+        }
+    }
 }
 
 /// Those that refer to what goes must go too, or stay in the way.

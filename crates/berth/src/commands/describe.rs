@@ -5,13 +5,14 @@ use crate::cli::{Threads, block_on};
 use crate::commands::history;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{self, Table};
+use crate::source::Source;
 use crate::stored::{self, DRIFT, age, value_text};
 use crate::terminal::harmless_line;
 use crate::workspace::{WorkspaceArgs, stored_manifest};
 use berth_engine::parents;
 use berth_engine::unit::UnitState;
 use berth_model::{Manifest, REDACTED, ResourceId};
-use berth_store::{Filter, Store, StoredResource};
+use berth_store::{Filter, StoredResource};
 use jiff::Timestamp;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -38,22 +39,23 @@ pub struct Args {
 
 pub fn run(args: Args) -> Outcome {
     let text = block_on(Threads::One, async {
-        let store = stored::open(&args.workspace).await?;
-        let stored = stored::one(&store, &args.what, &args.scope).await?;
-        let text = describe(&store, &stored, &args.workspace).await?;
-        store.close().await;
+        let scope = args.workspace.which()?.scope(&args.scope);
+        let source = stored::open(&args.workspace).await?;
+        let stored = stored::one(&source, &args.what, &scope).await?;
+        let text = describe(&source, &stored, &args.workspace).await?;
+        source.close().await;
         Ok(text)
     })?;
     output::print(&text)?;
     Ok(Exit::Done)
 }
 
-async fn describe(store: &Store, stored: &StoredResource, args: &WorkspaceArgs) -> Result<String, Failure> {
+async fn describe(source: &Source, stored: &StoredResource, args: &WorkspaceArgs) -> Result<String, Failure> {
     let id = &stored.id;
     let manifest = stored_manifest(stored, &stored.sealed_manifest()?)?;
-    let referrers = referrers(store, id).await?;
-    let units = store.units_of(id).await?;
-    let lines = store.history(id, HISTORY_LINES, 0).await?;
+    let referrers = referrers(source, id).await?;
+    let units = source.units_of(id).await?;
+    let lines = source.history(id, HISTORY_LINES).await?;
 
     let mut text = String::new();
     heading(&mut text, stored, &manifest);
@@ -213,9 +215,9 @@ fn references(text: &mut String, manifest: &Manifest, referrers: &[(ResourceId, 
 }
 
 /// Who refers to it, and by which field.
-async fn referrers(store: &Store, id: &ResourceId) -> Result<Vec<(ResourceId, String)>, Failure> {
+async fn referrers(source: &Source, id: &ResourceId) -> Result<Vec<(ResourceId, String)>, Failure> {
     let mut found = Vec::new();
-    for other in store.resources(&Filter { org: Some(id.org.clone()), ..Filter::default() }).await? {
+    for other in source.resources(&Filter { org: Some(id.org.clone()), ..Filter::default() }).await? {
         let json = other.sealed_manifest()?;
         // Most of a large fleet does not even mention the name; only the others are worth reading as manifests.
         if other.id == *id || !mentions(&json["spec"], &id.name) {

@@ -1,10 +1,14 @@
 //! `berth doctor`: what is installed, reachable and authorised, and what to do about what is not.
 
+#[path = "doctor_server.rs"]
+mod server;
+
 use crate::cli::{Threads, block_on};
 use crate::diagnostics::count;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{self, Format, OutputArgs, Table};
 use crate::project::LookArgs;
+use crate::remote::Which;
 use crate::terminal::harmless_line;
 use berth_clouds::Credentials;
 use berth_engine::handler::{Class, Trouble};
@@ -34,7 +38,7 @@ pub struct Args {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum Health {
+pub enum Health {
     Ok,
     /// Missing, and nothing needs it.
     Absent,
@@ -42,26 +46,34 @@ enum Health {
 }
 
 #[derive(Debug, Serialize)]
-struct Check {
+pub struct Check {
     area: &'static str,
     name: String,
     health: Health,
     detail: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    help: Vec<String>,
+    pub help: Vec<String>,
 }
 
 impl Check {
-    fn new(area: &'static str, name: impl Into<String>, health: Health, detail: impl Into<String>) -> Self {
+    pub fn new(area: &'static str, name: impl Into<String>, health: Health, detail: impl Into<String>) -> Self {
         Self { area, name: name.into(), health, detail: detail.into(), help: Vec::new() }
     }
 }
 
 pub fn run(args: Args) -> Outcome {
-    let path = args.look.state()?.path()?;
+    let which = args.look.which()?;
     let checks = block_on(Threads::One, async {
-        let (tools, state, accounts) = futures::join!(tools(), state(&path), accounts());
-        Ok(tools.into_iter().chain(state).chain(accounts).collect::<Vec<Check>>())
+        match &which {
+            Which::Local(path) => {
+                let (tools, state, accounts) = futures::join!(tools(), state(path), accounts());
+                Ok(tools.into_iter().chain(state).chain(accounts).collect::<Vec<Check>>())
+            }
+            Which::Server(target) => {
+                let (tools, server) = futures::join!(tools(), server::checks(target));
+                Ok(tools.into_iter().chain(server).collect())
+            }
+        }
     })?;
     let healthy = checks.iter().all(|check| check.health != Health::Failed);
     #[derive(Serialize)]

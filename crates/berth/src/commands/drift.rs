@@ -1,18 +1,22 @@
 //! `berth drift`: what differs between what was applied and what the clouds show. Reads clouds by lists, changes nothing.
 
-use crate::accept;
+use crate::accept::{self, Place};
 use crate::address::ScopeArgs;
 use crate::carry_out::trouble_failures;
 use crate::cli::{Threads, block_on};
-use crate::drift_view::{self, Finding};
+use crate::contexts::Target;
+use crate::drift_view::{self, Finding, Findings};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{self, Format, OutputArgs};
 use crate::progress;
+use crate::remote::{CLOUDS_WITHIN, Remote, Which, convert};
+use crate::source::Source;
 use crate::stored::{self, DRIFT};
 use crate::workspace::{Workspace, WorkspaceArgs};
 use berth_engine::record::{Recorder, Status};
 use berth_engine::{Drifted, Known, drift};
 use berth_model::ResourceId;
+use berth_server::pb;
 use berth_store::{Store, StoredResource};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -47,6 +51,9 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> Outcome {
+    if let Which::Server(target) = args.workspace.which()? {
+        return block_on(Threads::One, on_server(&args, target));
+    }
     // One thread is cheaper; simulated clouds inside this process need another.
     let threads = Threads::beside(&args.workspace.sandbox);
     block_on(threads, async {
@@ -67,7 +74,7 @@ pub async fn asked(
     let narrowed = !addresses.is_empty() || scope.org.is_some() || scope.env.is_some();
     let ids = match narrowed {
         true => {
-            let found = stored::find(&workspace.store, &addresses, scope).await?;
+            let found = stored::find(&workspace.source(), &addresses, scope).await?;
             Some(found.into_iter().map(|stored| stored.id).collect::<Vec<_>>())
         }
         false => None,
@@ -82,46 +89,123 @@ async fn check(args: &Args, workspace: &Workspace) -> Outcome {
     let started = Instant::now();
     let (known, ids) = asked(workspace, &args.what, &args.scope).await?;
     if ids.is_empty() {
-        anstream::eprintln!("nothing is applied here");
-        let none = Drifted { checked: 0, drifted: BTreeMap::new(), troubles: Vec::new(), seen: Vec::new() };
-        let value = drift_view::as_json(&BTreeMap::new(), &none, 0, 0.0);
-        output::show(args.output.output, &value, |_| String::new(), Vec::new)?;
-        return Ok(Exit::Done);
+        return nothing(args);
     }
     let clouds = workspace.clouds().await?;
     let seen = progress::patiently("reading the clouds", drift(&clouds, &known, &ids, false)).await;
     let findings = drift_view::findings(&clouds, &known, &seen).await;
-    let (calls, seconds) = (clouds.calls(), started.elapsed().as_secs_f64());
     if !args.accept {
         remember(&workspace.store, &ids, &findings, &seen).await?;
     }
+    show(args, &findings, &seen, ids.len(), clouds.calls(), started)?;
+    if args.accept && !findings.is_empty() {
+        let place = Place::State(workspace, &known);
+        let left = accept::accept(place, &args.workspace, &findings, args.output.output).await?;
+        return Ok(ended(!seen.troubles.is_empty(), left));
+    }
+    Ok(ended(!seen.troubles.is_empty(), !findings.is_empty()))
+}
 
+/// The same by a server, which reads the clouds and keeps what it found.
+async fn on_server(args: &Args, target: Target) -> Outcome {
+    let started = Instant::now();
+    let remote = Remote::open(target).await?;
+    let (request, ids) = asked_of_server(&remote, &args.what, &args.scope).await?;
+    if ids == Some(0) {
+        return nothing(args);
+    }
+    let answer = compare(&remote, request).await?;
+    let seen = seen(&answer);
+    if seen.checked == 0 && seen.troubles.is_empty() {
+        return nothing(args);
+    }
+    let mut findings = Findings::new();
+    for one in &answer.drifted {
+        findings.insert(convert::id_of(one.id.as_ref()), one.differences.iter().map(convert::finding).collect());
+    }
+    show(args, &findings, &seen, ids.unwrap_or(seen.checked), answer.calls, started)?;
+    if args.accept && !findings.is_empty() {
+        let left = accept::accept(Place::Server(&remote), &args.workspace, &findings, args.output.output).await?;
+        return Ok(ended(!seen.troubles.is_empty(), left));
+    }
+    Ok(ended(!seen.troubles.is_empty(), !findings.is_empty()))
+}
+
+/// What a server is to compare, and how many that is, where that is known.
+pub async fn asked_of_server(
+    remote: &Remote,
+    what: &[String],
+    scope: &ScopeArgs,
+) -> Result<(pb::DriftRequest, Option<usize>), Failure> {
+    let scope = Which::Server((*remote.target).clone()).scope(scope);
+    let addresses = stored::addresses(what, &scope)?;
+    let mut request = pb::DriftRequest {
+        org: scope.org.clone().unwrap_or_default(),
+        env: scope.env.clone().unwrap_or_default(),
+        ..Default::default()
+    };
+    if addresses.is_empty() {
+        return Ok((request, None));
+    }
+    let found = stored::find(&Source::Server(remote.clone()), &addresses, &scope).await?;
+    request.ids = found.iter().map(|stored| convert::to_id(&stored.id)).collect();
+    let count = request.ids.len();
+    Ok((request, Some(count)))
+}
+
+pub async fn compare(remote: &Remote, request: pb::DriftRequest) -> Result<pb::DriftResponse, Failure> {
+    let mut request = tonic::Request::new(request);
+    request.set_timeout(CLOUDS_WITHIN);
+    let mut resources = remote.client.resources();
+    let answer = progress::patiently("the server is reading the clouds", resources.drift(request)).await;
+    Ok(answer.map_err(|status| remote.fail(&status))?.into_inner())
+}
+
+/// How many were compared, and what could not be.
+pub fn seen(answer: &pb::DriftResponse) -> Drifted {
+    let troubles = answer.problems.iter().map(convert::resource_trouble).collect();
+    Drifted { checked: answer.checked as usize, drifted: BTreeMap::new(), troubles, seen: Vec::new() }
+}
+
+fn nothing(args: &Args) -> Outcome {
+    anstream::eprintln!("nothing is applied here");
+    let none = Drifted { checked: 0, drifted: BTreeMap::new(), troubles: Vec::new(), seen: Vec::new() };
+    let value = drift_view::as_json(&BTreeMap::new(), &none, 0, 0.0);
+    output::show(args.output.output, &value, |_| String::new(), Vec::new)?;
+    Ok(Exit::Done)
+}
+
+fn show(
+    args: &Args,
+    findings: &Findings,
+    seen: &Drifted,
+    asked: usize,
+    calls: u64,
+    started: Instant,
+) -> Result<(), Failure> {
+    let seconds = started.elapsed().as_secs_f64();
     let format = args.output.output;
-    let value = drift_view::as_json(&findings, &seen, calls, seconds);
+    let value = drift_view::as_json(findings, seen, calls, seconds);
     let names = || findings.keys().map(ToString::to_string).collect();
     let mut text = String::new();
     if matches!(format, Format::Table | Format::Wide) {
-        text = drift_view::text(&findings, format == Format::Wide);
+        text = drift_view::text(findings, format == Format::Wide);
         text.push_str(&format!(
             "{} of {} drifted; {} checked by {} in {seconds:.1} s\n",
             findings.len(),
-            drift_view::count(ids.len(), "resource"),
+            drift_view::count(asked, "resource"),
             seen.checked - seen.troubles.len().min(seen.checked),
             drift_view::count(calls as usize, "API call"),
         ));
         if !args.accept {
-            text.push_str(&drift_view::commands(&findings, &args.workspace));
+            text.push_str(&drift_view::commands(findings, &args.workspace));
         }
     }
     output::show(format, &value, |_| text, names)?;
     for failure in trouble_failures(&seen.troubles, &args.workspace, &|_| None) {
         failure.note("it could not be checked").print();
     }
-    if args.accept && !findings.is_empty() {
-        let left = accept::accept(workspace, &args.workspace, &known, &findings, format).await?;
-        return Ok(ended(!seen.troubles.is_empty(), left));
-    }
-    Ok(ended(!seen.troubles.is_empty(), !findings.is_empty()))
+    Ok(())
 }
 
 fn ended(failed: bool, drifted: bool) -> Exit {

@@ -5,6 +5,7 @@ use crate::cli::{Threads, block_on};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{self, Format, OutputArgs, Table};
 use crate::stored::{self, DRIFT, age, fact, or_dash};
+use crate::terminal::harmless_line;
 use crate::workspace::WorkspaceArgs;
 use berth_store::StoredResource;
 use jiff::Timestamp;
@@ -39,12 +40,15 @@ fn label(text: &str) -> Result<(String, String), String> {
 }
 
 pub fn run(args: Args) -> Outcome {
-    let addresses = stored::addresses(&args.what, &args.scope)?;
-    let mut found = block_on(Threads::One, async {
-        let store = stored::open(&args.workspace).await?;
-        let found = stored::find(&store, &addresses, &args.scope).await?;
-        store.close().await;
-        Ok(found)
+    let scope = args.workspace.which()?.scope(&args.scope);
+    let addresses = stored::addresses(&args.what, &scope)?;
+    let format = args.output.output;
+    let (mut found, place) = block_on(Threads::One, async {
+        let source = stored::open(&args.workspace).await?;
+        let found = stored::find(&source, &addresses, &scope).await?;
+        let place = source.place();
+        source.close().await;
+        Ok((found, place))
     })?;
     if !args.labels.is_empty() {
         let mut kept = Vec::new();
@@ -55,9 +59,8 @@ pub fn run(args: Args) -> Outcome {
         }
         found = kept;
     }
-    let format = args.output.output;
     if found.is_empty() && matches!(format, Format::Table | Format::Wide) {
-        let narrowed = !args.labels.is_empty() || args.scope.is_given();
+        let narrowed = !args.labels.is_empty() || scope.is_given();
         anstream::eprintln!(
             "nothing is applied here{}{}",
             if addresses.is_empty() { "" } else { " of that kind" },
@@ -77,6 +80,9 @@ pub fn run(args: Args) -> Outcome {
     };
     let names = || found.iter().map(|one| one.id.to_string()).collect();
     output::show(format, &value, |wide| table(&found, wide), names)?;
+    if let (Some(place), Format::Table | Format::Wide) = (place, format) {
+        anstream::eprintln!("\nfrom {}", harmless_line(&place));
+    }
     Ok(Exit::Done)
 }
 

@@ -31,14 +31,15 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> Outcome {
-    let state = args.look.state()?;
+    let which = args.look.which()?;
+    let scope = which.scope(&args.scope);
     let mut graph = if args.file.is_empty() {
-        let applied = block_on(Threads::One, manifests::stored(&state))?;
+        let applied = block_on(Threads::One, manifests::stored(which))?;
         let known = HashSet::new();
         let needs = berth_model::graph(&applied, &known);
         build(&applied, &needs)
     } else {
-        let loaded = manifests::load(&args.file, &state)?;
+        let loaded = manifests::load(&args.file, &which)?;
         if loaded.has_errors() {
             return loaded.refuse(Format::Table);
         }
@@ -47,19 +48,18 @@ pub fn run(args: Args) -> Outcome {
     };
     let mut addresses = Vec::new();
     for text in &args.resources {
-        let address = Address::parse(text, &args.scope)?;
+        let address = Address::parse(text, &scope)?;
         if !graph.nodes.iter().any(|id| address.matches(id)) {
             return Err(Failure::new(format!("{address} is not among these resources"))
                 .help("berth graph, without a name, shows all"));
         }
         addresses.push(address);
     }
-    let narrowed = args.scope.env.is_some() || args.scope.org.is_some();
+    let narrowed = scope.is_given();
     if !addresses.is_empty() {
         graph = graph.around(|id| addresses.iter().any(|address| address.matches(id)));
     } else if narrowed {
-        let same = |wanted: &Option<String>, is: &str| wanted.as_ref().is_none_or(|wanted| wanted == is);
-        graph = graph.around(|id| same(&args.scope.env, &id.env) && same(&args.scope.org, &id.org));
+        graph = graph.around(|id| scope.matches(id));
     }
     output::print(&graph.draw(args.format))?;
     Ok(Exit::Done)

@@ -5,13 +5,20 @@ use crate::cli::{Threads, block_on};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{self, Format, OutputArgs, Table};
 use crate::progress::short;
+use crate::remote::{Remote, convert};
+use crate::source::Source;
 use crate::stored::{self, or_dash};
 use crate::workspace::WorkspaceArgs;
 use berth_model::ResourceId;
+use berth_server::pb;
 use berth_store::{Entries, HistoryLine, Store};
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
+
+/// Resources of a server whose changes are asked for, one by one.
+const RESOURCES_MAX: usize = 200;
 
 /// Show what was done, newest first
 #[derive(clap::Args, Debug)]
@@ -48,12 +55,15 @@ struct Line {
 
 pub fn run(args: Args) -> Outcome {
     let lines = block_on(Threads::One, async {
-        let store = stored::open(&args.workspace).await?;
-        let lines = match &args.what {
-            Some(text) => of_one(&store, text, &args).await?,
-            None => of_all(&store, &args).await?,
+        let scope = args.workspace.which()?.scope(&args.scope);
+        let source = stored::open(&args.workspace).await?;
+        let mut lines = match (&args.what, &source) {
+            (Some(text), _) => of_one(&source, text, &args, &scope).await?,
+            (None, Source::Local(store)) => of_all(store, &args).await?,
+            (None, Source::Server(remote)) => of_server(remote, &args).await?,
         };
-        store.close().await;
+        lines.retain(|line| scope.matches(&line.resource));
+        source.close().await;
         Ok(lines)
     })?;
     let format = args.output.output;
@@ -70,26 +80,26 @@ pub fn run(args: Args) -> Outcome {
     Ok(Exit::Done)
 }
 
-async fn of_one(store: &Store, text: &str, args: &Args) -> Result<Vec<Line>, Failure> {
-    let address = crate::address::Address::parse(text, &args.scope)?;
+async fn of_one(source: &Source, text: &str, args: &Args, scope: &ScopeArgs) -> Result<Vec<Line>, Failure> {
+    let address = crate::address::Address::parse(text, scope)?;
     // What was deleted has a history, too, and is not in the state any more.
-    let id = match (stored::one(store, text, &args.scope).await, &address.name) {
+    let id = match (stored::one(source, text, scope).await, &address.name) {
         (Ok(stored), _) => stored.id,
         (Err(failure), Some(name)) => {
             let id = ResourceId {
                 kind: address.kind.clone(),
                 name: name.clone(),
-                org: args.scope.org.clone().unwrap_or_default(),
-                env: args.scope.env.clone().unwrap_or_default(),
+                org: scope.org.clone().unwrap_or_default(),
+                env: scope.env.clone().unwrap_or_default(),
             };
-            if store.history(&id, 1, 0).await?.is_empty() {
+            if source.history(&id, 1).await?.is_empty() {
                 return Err(failure);
             }
             id
         }
         (Err(failure), None) => return Err(failure),
     };
-    Ok(store.history(&id, args.limit, 0).await?.into_iter().map(|line| of_history(&id, line)).collect())
+    Ok(source.history(&id, args.limit).await?.into_iter().map(|line| of_history(&id, line)).collect())
 }
 
 fn of_history(id: &ResourceId, line: HistoryLine) -> Line {
@@ -133,8 +143,51 @@ async fn of_all(store: &Store, args: &Args) -> Result<Vec<Line>, Failure> {
         lines.sort_by_key(|line| std::cmp::Reverse(line.at));
         lines.truncate(args.limit as usize);
     }
-    let same = |wanted: &Option<String>, is: &str| wanted.as_ref().is_none_or(|wanted| wanted == is);
-    lines.retain(|line| same(&args.scope.env, &line.resource.env) && same(&args.scope.org, &line.resource.org));
+    Ok(lines)
+}
+
+/// A server gives the changes of one resource at a time: of those that something happened to lately, or that are under way.
+async fn of_server(remote: &Remote, args: &Args) -> Result<Vec<Line>, Failure> {
+    let mut ids = BTreeSet::new();
+    let mut events = Vec::new();
+    if args.open {
+        for state in ["running", "queued"] {
+            let request = pb::ListTasksRequest { state: state.into(), ..Default::default() };
+            let tasks = remote.tasks(request, RESOURCES_MAX).await?;
+            ids.extend(
+                tasks.iter().filter(|task| task.resource.is_some()).map(|task| convert::id_of(task.resource.as_ref())),
+            );
+        }
+    } else {
+        events = remote.newest_events(args.limit).await?;
+        ids.extend(events.iter().map(|event| convert::id_of(event.resource.as_ref())));
+    }
+    let ids: Vec<ResourceId> = ids.into_iter().filter(|id| !id.kind.is_empty()).take(RESOURCES_MAX).collect();
+    let mut lines = Vec::new();
+    let mut told = HashSet::new();
+    for (id, history) in remote.histories(ids, args.limit).await? {
+        if !history.is_empty() {
+            told.insert(id.clone());
+        }
+        lines.extend(history.into_iter().map(|line| of_history(&id, line)));
+    }
+    // Of what is gone, the events are left.
+    let gone = events.into_iter().map(|event| (convert::id_of(event.resource.as_ref()), event));
+    lines.extend(gone.filter(|(id, _)| !told.contains(id)).map(|(resource, event)| Line {
+        at: convert::time(&event.at),
+        resource,
+        op: String::new(),
+        unit: String::new(),
+        what: event.what,
+        outcome: String::new(),
+        detail: event.detail,
+        took: None,
+    }));
+    if args.open {
+        lines.retain(|line| !line.op.is_empty() && line.outcome.is_empty());
+    }
+    lines.sort_by_key(|line| std::cmp::Reverse(line.at));
+    lines.truncate(args.limit as usize);
     Ok(lines)
 }
 

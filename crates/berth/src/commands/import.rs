@@ -3,19 +3,25 @@
 use crate::address::{Address, ScopeArgs, find_kind};
 use crate::carry_out::{RunArgs, carry_out, make_plan, print_result};
 use crate::cli::{Threads, block_on};
+use crate::contexts::Target;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Format, OutputArgs};
 use crate::plan_view;
+use crate::progress;
+use crate::remote::carry_out::tell;
+use crate::remote::follow::{Goal, follow};
+use crate::remote::{CLOUDS_WITHIN, Remote, Which, convert};
 use crate::workspace::{Workspace, WorkspaceArgs};
 use berth_clouds::import::{self, Taken};
 use berth_engine::handler::{Catalog, Raised};
-use berth_engine::{Action, Plan, Report, Request};
+use berth_engine::{Action, Plan, Report, Request, ResourcePlan};
 use berth_model::{Manifest, ResourceId};
+use berth_server::pb;
 use berth_store::{NewResource, Run};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Take over what is already in a cloud
 #[derive(clap::Args, Debug)]
@@ -65,12 +71,103 @@ pub fn run(args: Args) -> Outcome {
         return Err(Failure::new("the imported resource needs a name")
             .help("write Kind/name, such as CivoKubernetesCluster/shop"));
     }
+    if let Which::Server(target) = args.workspace.which()? {
+        return block_on(Threads::One, on_server(&args, target, address));
+    }
     block_on(Threads::beside(&args.workspace.sandbox), async {
         let workspace = Workspace::open(&args.workspace).await?;
         let result = import(&args, &workspace, address).await;
         workspace.close().await;
         result
     })
+}
+
+/// The same by a server: it keeps what it took over, and its manifests are written here.
+async fn on_server(args: &Args, target: Target, address: Option<Address>) -> Outcome {
+    let started = Instant::now();
+    let default = Which::Server(target.clone()).scope(&ScopeArgs { env: args.env.clone(), org: args.org.clone() });
+    let (org, env) = (default.org.unwrap_or_default(), default.env.unwrap_or_default());
+    let provider = match &address {
+        Some(address) => find_kind(&address.kind)?.provider.clone(),
+        None => args.provider.clone().unwrap_or_default(),
+    };
+    if provider.is_empty() {
+        return Err(Failure::new("an account is not in a cloud: there is nothing to import"));
+    }
+    if let Some(address) = &address {
+        let name = address.name.clone().unwrap_or_default();
+        let id = ResourceId { kind: address.kind.clone(), name, org: org.clone(), env: env.clone() };
+        absent(&file_for(args, &id))?;
+    }
+    let remote = Remote::open(target).await?;
+    let since = remote.last_event().await?;
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    let mut request = tonic::Request::new(pb::ImportRequest {
+        provider,
+        kind: address.as_ref().map(|a| a.kind.clone()).unwrap_or_default(),
+        name: address.as_ref().and_then(|a| a.name.clone()).unwrap_or_default(),
+        org,
+        env,
+        object_id: text(&args.id),
+        account: text(&args.account),
+        region: text(&args.region),
+    });
+    request.set_timeout(CLOUDS_WITHIN);
+    let mut resources = remote.client.resources();
+    let answer = progress::patiently("the server is reading the cloud", resources.import(request)).await;
+    let imported = answer.map_err(|status| remote.fail(&status))?.into_inner().resources;
+    let format = args.output.output;
+    let people = matches!(format, Format::Table | Format::Wide);
+    if imported.is_empty() {
+        anstream::eprintln!("nothing to import: everything that Berth can describe is managed already");
+        print_result(&Plan::default(), &Report::default(), Duration::ZERO, 0, format)?;
+        return Ok(Exit::Done);
+    }
+    let mut plan = Plan::default();
+    let mut goals = Vec::new();
+    for one in &imported {
+        let id = convert::id_of(one.id.as_ref());
+        let mut file = file_for(args, &id);
+        // It is imported by now: its manifest must not be lost over a file that is there.
+        let mut number = 2;
+        while file.exists() {
+            file.set_file_name(format!("{}-{}-{number}.yaml", id.kind.to_ascii_lowercase(), id.name));
+            number += 1;
+        }
+        write_new(&file, &one.text)?;
+        if people {
+            anstream::eprintln!("{id} imported; its manifest is {}", file.display());
+        }
+        let (units, after) = (Vec::new(), Vec::new());
+        plan.resources.push(ResourcePlan {
+            id: id.clone(),
+            action: Action::Resume,
+            units,
+            after,
+            typical_seconds: None,
+        });
+        goals.push(Goal { id, gone: false, generation: 1, before: None });
+    }
+    if args.run.no_wait {
+        let pending = goals.into_iter().map(|goal| goal.id).collect();
+        print_result(&plan, &Report { pending, ..Report::default() }, started.elapsed(), 0, format)?;
+        return Ok(Exit::Done);
+    }
+    let followed = follow(&remote, goals, &plan, since, args.run.timeout).await?;
+    print_result(&plan, &followed.report, started.elapsed(), 0, format)?;
+    let exit = tell(&followed, started, &args.workspace);
+    if exit == Exit::Done && people {
+        anstream::eprintln!("nothing in the cloud was changed");
+    }
+    Ok(exit)
+}
+
+fn absent(file: &Path) -> Result<(), Failure> {
+    if file.exists() {
+        return Err(Failure::new(format!("{} exists already; nothing was imported", file.display()))
+            .help("choose another place with --out"));
+    }
+    Ok(())
 }
 
 async fn import(args: &Args, workspace: &Workspace, address: Option<Address>) -> Outcome {
@@ -119,10 +216,7 @@ async fn import(args: &Args, workspace: &Workspace, address: Option<Address>) ->
     }
     let files: Vec<PathBuf> = taken.iter().map(|one| file_for(args, &one.id)).collect();
     for file in &files {
-        if file.exists() {
-            return Err(Failure::new(format!("{} exists already; nothing was imported", file.display()))
-                .help("choose another place with --out"));
-        }
+        absent(file)?;
     }
 
     let links = links(workspace, &taken).await?;

@@ -4,6 +4,7 @@ use crate::address::ScopeArgs;
 use crate::cli::{Threads, block_on};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::kubeconfig_file::{Entry, MergeError, merge};
+use crate::source::Source;
 use crate::stored;
 use crate::workspace::{Workspace, WorkspaceArgs, stored_manifest};
 use crate::{output, project, sandbox};
@@ -12,7 +13,7 @@ use base64::engine::general_purpose::STANDARD;
 use berth_engine::handler::Catalog;
 use berth_engine::parents;
 use berth_model::{MAX_FILE_BYTES, ResourceId, registry};
-use berth_store::{Store, StoredResource};
+use berth_store::StoredResource;
 use secrecy::{ExposeSecret, SecretString};
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read};
@@ -25,6 +26,8 @@ const LOCK_WITHIN: Duration = Duration::from_secs(3);
 /// Print a cluster's kubeconfig, or merge it into yours
 #[derive(clap::Args, Debug)]
 #[command(
+    // `--context` names the kubeconfig's here.
+    mut_arg("server_context", |arg| arg.long("berth-context")),
     before_help = "Examples:\n  berth kubeconfig CivoKubernetesCluster/shop --merge\n  berth kubeconfig civokubernetescluster/shop > shop.kubeconfig"
 )]
 pub struct Args {
@@ -54,10 +57,11 @@ pub struct Args {
 
 pub fn run(args: Args) -> Outcome {
     let (id, kubeconfig) = block_on(Threads::One, async {
-        let store = stored::open(&args.workspace).await?;
-        let stored = stored::one(&store, &args.what, &args.scope).await?;
-        let kubeconfig = kubeconfig_of(&store, &stored, &args.workspace).await;
-        store.close().await;
+        let scope = args.workspace.which()?.scope(&args.scope);
+        let source = stored::open(&args.workspace).await?;
+        let stored = stored::one(&source, &args.what, &scope).await?;
+        let kubeconfig = kubeconfig_of(&source, &stored, &args.workspace).await;
+        source.close().await;
         Ok((stored.id, kubeconfig?))
     })?;
     let text = kubeconfig.expose_secret();
@@ -75,22 +79,31 @@ pub fn run(args: Args) -> Outcome {
 }
 
 /// Decoded; clouds and state keep it in base64.
-async fn kubeconfig_of(store: &Store, stored: &StoredResource, args: &WorkspaceArgs) -> Result<SecretString, Failure> {
+async fn kubeconfig_of(
+    source: &Source,
+    stored: &StoredResource,
+    args: &WorkspaceArgs,
+) -> Result<SecretString, Failure> {
     let id = &stored.id;
     let kind = registry().kind(&id.kind);
     let Some(name) = kind.and_then(|kind| kind.secret_outputs().find(|name| name.starts_with("kubeconfig"))) else {
         return Err(no_cluster(stored, args)?);
     };
-    let secrets = store.status_secrets(id).await?;
-    let Some(secret) = secrets.get(name) else {
+    if !stored.secret_names.iter().any(|has| has == name) {
         let phase = stored::phase(stored);
         let why = if phase.is_empty() { String::new() } else { format!(": {phase}") };
         return Err(Failure::new(format!("{id} is not ready, and has no kubeconfig yet{why}"))
             .help(format!("to wait for it:   {}", stored::command("wait", id, args))));
-    };
-    let fresh = fresh(stored, name, args).await;
-    let secret = fresh.as_ref().unwrap_or(secret);
+    }
     let damaged = || Failure::new(format!("the kubeconfig that the state keeps of {id} is damaged"));
+    let secret = match source {
+        // A server asks the cloud itself, where kubeconfigs are given out for a time only.
+        Source::Server(remote) => return remote.kubeconfig(id).await,
+        Source::Local(store) => match fresh(stored, name, args).await {
+            Some(fresh) => fresh,
+            None => store.status_secrets(id).await?.remove(name).ok_or_else(damaged)?,
+        },
+    };
     let bytes = STANDARD.decode(secret.expose_secret().trim()).map_err(|_| damaged())?;
     let mut text = String::from_utf8(bytes).map_err(|_| damaged())?;
     if !text.ends_with('\n') {

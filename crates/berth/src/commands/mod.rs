@@ -1,6 +1,8 @@
 //! One file for each command: its arguments, then what it does.
 
+pub mod accounts;
 pub mod apply;
+pub mod approve;
 pub mod audit;
 pub mod completion;
 pub mod context;
@@ -8,6 +10,7 @@ pub mod delete;
 pub mod describe;
 pub mod doctor;
 pub mod drift;
+pub mod events;
 pub mod explain;
 pub mod get;
 pub mod graph;
@@ -24,8 +27,10 @@ pub mod plan;
 pub mod refresh;
 pub mod sandbox;
 pub mod schema;
+pub mod tasks;
 pub mod token;
 pub mod validate;
 pub mod wait;
 pub mod whoami;
 pub mod worker;
+pub mod workers;

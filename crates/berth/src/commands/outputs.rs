@@ -35,10 +35,11 @@ pub struct Args {
 
 pub fn run(args: Args) -> Outcome {
     let (stored, secrets) = block_on(Threads::One, async {
-        let store = stored::open(&args.workspace).await?;
-        let stored = stored::one(&store, &args.what, &args.scope).await?;
-        let secrets = if args.show_secrets { Some(store.status_secrets(&stored.id).await?) } else { None };
-        store.close().await;
+        let scope = args.workspace.which()?.scope(&args.scope);
+        let source = stored::open(&args.workspace).await?;
+        let stored = stored::one(&source, &args.what, &scope).await?;
+        let secrets = if args.show_secrets { Some(source.secrets(&stored).await?) } else { None };
+        source.close().await;
         Ok((stored, secrets))
     })?;
     let mut outputs: Map<String, Value> = stored.status.outputs.clone();

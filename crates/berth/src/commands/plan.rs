@@ -2,9 +2,13 @@
 
 use crate::carry_out::make_plan;
 use crate::cli::{Threads, block_on};
-use crate::failure::{Exit, Outcome};
+use crate::contexts::Target;
+use crate::failure::{Exit, Failure, Outcome};
 use crate::files::FileArgs;
+use crate::manifests::Loaded;
 use crate::output::{self, OutputArgs};
+use crate::remote::carry_out::{make_plan as make_server_plan, print_verdicts};
+use crate::remote::{Remote, Which};
 use crate::saved_plan::SavedPlan;
 use crate::workspace::{Workspace, WorkspaceArgs};
 use crate::{manifests, plan_view};
@@ -33,17 +37,44 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> Outcome {
-    let loaded = manifests::load(&args.files.file, &args.workspace.as_state()?)?;
+    let loaded = manifests::load(&args.files.file, &args.workspace.which()?)?;
     if loaded.has_errors() {
         return loaded.refuse(args.output.output);
     }
     loaded.print();
+    if let Which::Server(target) = args.workspace.which()? {
+        return on_server(&args, target, loaded);
+    }
     let manifests: Vec<Arc<Manifest>> = loaded.manifests.into_iter().map(Arc::new).collect();
     block_on(Threads::beside(&args.workspace.sandbox), async {
         let workspace = Workspace::open(&args.workspace).await?;
         let result = plan(&args, &workspace, &manifests).await;
         workspace.close().await;
         result
+    })
+}
+
+/// The same by a server.
+fn on_server(args: &Args, target: Target, mut loaded: Loaded) -> Outcome {
+    if args.out.is_some() {
+        return Err(Failure::new("a server's plan cannot be saved in a file")
+            .help("apply the manifests: the server refuses what others changed since you looked")
+            .help("in a protected environment the plan itself waits there for `berth approve`")
+            .help("to use the embedded engine instead, add --local"));
+    }
+    block_on(Threads::One, async {
+        let remote = Remote::open(target).await?;
+        let files = loaded.files();
+        let format = args.output.output;
+        let planned = match make_server_plan(&remote, &files, &[], Some(&mut loaded), format).await? {
+            Ok(planned) => planned,
+            Err(exit) => return Ok(exit),
+        };
+        let plan = planned.plan;
+        let names = || plan.resources.iter().map(|r| r.id.to_string()).collect();
+        output::show(format, &plan.to_json(), |wide| plan_view::text(&plan, wide), names)?;
+        print_verdicts(&planned.verdicts);
+        Ok(if args.detailed_exitcode && !plan.is_empty() { Exit::Pending } else { Exit::Done })
     })
 }
 

@@ -3,19 +3,22 @@
 use crate::address::ScopeArgs;
 use crate::carry_out::trouble_failures;
 use crate::cli::{Threads, block_on};
-use crate::commands::drift::asked;
+use crate::commands::drift::{asked, asked_of_server};
+use crate::contexts::Target;
 use crate::diagnostics::count;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{self, Format, OutputArgs};
+use crate::remote::{Remote, Which, convert};
 use crate::stored::{self, value_text};
 use crate::terminal::harmless_line;
 use crate::workspace::{Workspace, WorkspaceArgs};
 use berth_engine::drift;
+use berth_engine::handler::Trouble;
 use berth_engine::record::{RecordError, Recorder, Status};
 use berth_engine::refresh::{GONE, status_now, unit_now};
 use berth_engine::unit::{Observed, UnitState};
 use berth_model::ResourceId;
-use berth_store::StoredResource;
+use berth_store::{Filter, StoredResource};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -47,6 +50,9 @@ struct News {
 }
 
 pub fn run(args: Args) -> Outcome {
+    if let Which::Server(target) = args.workspace.which()? {
+        return block_on(Threads::One, on_server(&args, target));
+    }
     let threads = Threads::beside(&args.workspace.sandbox);
     block_on(threads, async {
         let workspace = Workspace::open_existing(&args.workspace).await?;
@@ -86,28 +92,73 @@ async fn refresh(args: &Args, workspace: &Workspace) -> Outcome {
         }
     }
     run.finish().await;
+    show(args, &news, ids.len(), clouds.calls(), &seen.troubles, started)
+}
 
+/// The same by a server: what its state says before and after.
+async fn on_server(args: &Args, target: Target) -> Outcome {
+    let started = Instant::now();
+    let remote = Remote::open(target).await?;
+    let (mut request, _) = asked_of_server(&remote, &args.what, &args.scope).await?;
+    let scope = Filter {
+        org: Some(request.org.clone()).filter(|org| !org.is_empty()),
+        env: Some(request.env.clone()).filter(|env| !env.is_empty()),
+        ..Filter::default()
+    };
+    let asked: Vec<ResourceId> = request.ids.iter().map(|id| convert::id_of(Some(id))).collect();
+    let read = async || -> Result<BTreeMap<ResourceId, StoredResource>, Failure> {
+        let found = match asked.is_empty() {
+            true => remote.resources(&scope).await?,
+            false => {
+                let several = remote.several(&asked).await?;
+                several.iter().filter_map(|(_, found)| found.as_ref().map(convert::stored)).collect()
+            }
+        };
+        Ok(found.into_iter().map(|stored| (stored.id.clone(), stored)).collect())
+    };
+    let before = read().await?;
+    request.refresh = true;
+    let answer = super::drift::compare(&remote, request).await?;
+    let after = read().await?;
+    let mut news = Vec::new();
+    for (id, now) in &after {
+        if let Some(before) = before.get(id) {
+            compare(before, &now.status, &mut news);
+        }
+    }
+    let seen = super::drift::seen(&answer);
+    show(args, &news, seen.checked, answer.calls, &seen.troubles, started)
+}
+
+fn show(
+    args: &Args,
+    news: &[News],
+    checked: usize,
+    calls: u64,
+    troubles: &[(ResourceId, Trouble)],
+    started: Instant,
+) -> Outcome {
     let format = args.output.output;
-    let value = json!({"changed": news, "checked": ids.len(), "calls": clouds.calls()});
+    let value = json!({"changed": news, "checked": checked, "calls": calls});
     let mut names: Vec<String> = news.iter().map(|one| one.resource.to_string()).collect();
     names.dedup();
-    output::show(format, &value, |_| text(&news), || names)?;
+    output::show(format, &value, |_| text(news), || names)?;
     if matches!(format, Format::Table | Format::Wide) {
         anstream::eprintln!(
             "{} changed in the state; {} read by {} in {:.1} s",
             count(news.len(), "value"),
-            count(ids.len(), "resource"),
-            count(clouds.calls() as usize, "API call"),
+            count(checked, "resource"),
+            count(calls as usize, "API call"),
             started.elapsed().as_secs_f64()
         );
         if let Some(gone) = news.iter().find(|one| one.now == json!(GONE)) {
             anstream::eprintln!("  make it again:   {}", stored::command("apply", &gone.resource, &args.workspace));
         }
     }
-    for failure in trouble_failures(&seen.troubles, &args.workspace, &|_| None) {
+    for failure in trouble_failures(troubles, &args.workspace, &|_| None) {
         failure.note("it could not be read").print();
     }
-    Ok(if seen.troubles.is_empty() { Exit::Done } else { Exit::Failed })
+    Ok(if troubles.is_empty() { Exit::Done } else { Exit::Failed })
 }
 
 fn compare(stored: &StoredResource, status: &Status, news: &mut Vec<News>) {

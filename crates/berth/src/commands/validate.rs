@@ -21,7 +21,7 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> Outcome {
-    let loaded = manifests::load(&args.files.file, &args.look.state()?)?;
+    let loaded = manifests::load(&args.files.file, &args.look.which()?)?;
     let format = args.output.output;
     if loaded.has_errors() {
         return loaded.refuse(format);

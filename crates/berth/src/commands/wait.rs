@@ -1,14 +1,19 @@
 //! `berth wait`: goes on with what was begun, until it is ready or gone.
 
 use crate::address::{Address, ScopeArgs};
-use crate::carry_out::{RunArgs, carry_out, duration, make_plan, took_text};
+use crate::carry_out::{RunArgs, carry_out, duration, make_plan, print_result, took_text};
 use crate::cli::{Threads, block_on};
+use crate::contexts::Target;
 use crate::diagnostics::count;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Format, OutputArgs};
+use crate::remote::carry_out::tell;
+use crate::remote::follow::{Goal, follow};
+use crate::remote::{Remote, Which};
+use crate::source::Source;
 use crate::stored;
 use crate::workspace::{Workspace, WorkspaceArgs, settled, stored_manifest};
-use berth_engine::Action;
+use berth_engine::{Action, Plan, ResourcePlan, parents};
 use berth_model::{Manifest, ResourceId};
 use berth_store::{Run, StoreError, StoredResource};
 use std::sync::Arc;
@@ -48,7 +53,12 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> Outcome {
-    let addresses = stored::addresses(&args.what, &args.scope)?;
+    let which = args.workspace.which()?;
+    let scope = which.scope(&args.scope);
+    let addresses = stored::addresses(&args.what, &scope)?;
+    if let Which::Server(target) = which {
+        return block_on(Threads::One, on_server(&args, target, &addresses, &scope));
+    }
     block_on(Threads::beside(&args.workspace.sandbox), async {
         let workspace = Workspace::open_existing(&args.workspace).await?;
         let result = match args.until {
@@ -83,12 +93,11 @@ async fn take_turn(workspace: &Workspace, until: Instant) -> Result<Run, Failure
 async fn ready(args: &Args, workspace: &Workspace, addresses: &[Address]) -> Outcome {
     let started = Instant::now();
     // A name that is not there is said before anything is waited for.
-    stored::find(&workspace.store, addresses, &args.scope).await?;
+    stored::find(&workspace.source(), addresses, &args.scope).await?;
     let run = take_turn(workspace, started + args.timeout).await?;
-    let found = stored::find(&workspace.store, addresses, &args.scope).await?;
+    let found = stored::find(&workspace.source(), addresses, &args.scope).await?;
     if let Some(going) = found.iter().find(|stored| stored.deleting && !args.all) {
-        return Err(Failure::new(format!("{} is being deleted: it will not become ready", going.id))
-            .help(stored::command("wait --for deleted", &going.id, &args.workspace)));
+        return Err(going_away(going, args));
     }
     let waiting: Vec<&StoredResource> = found.iter().filter(|stored| !settled(stored) && !stored.deleting).collect();
     if waiting.is_empty() {
@@ -122,6 +131,74 @@ async fn ready(args: &Args, workspace: &Workspace, addresses: &[Address]) -> Out
     Ok(exit)
 }
 
+/// A server goes on by itself: this only watches.
+async fn on_server(args: &Args, target: Target, addresses: &[Address], scope: &ScopeArgs) -> Outcome {
+    let started = Instant::now();
+    let remote = Remote::open(target).await?;
+    let since = remote.last_event().await?;
+    let source = Source::Server(remote.clone());
+    let gone = args.until == For::Deleted;
+    let mut found = match gone {
+        false => stored::find(&source, addresses, scope).await?,
+        true => source.resources(&Default::default()).await?,
+    };
+    if gone {
+        found.retain(|one| (args.all && one.deleting) || addresses.iter().any(|address| address.matches(&one.id)));
+        if let Some(staying) = found.iter().find(|one| !one.deleting) {
+            return Err(not_deleting(staying, args));
+        }
+    } else if let Some(going) = found.iter().find(|one| one.deleting && !args.all) {
+        return Err(going_away(going, args));
+    }
+    let all = found.len();
+    found.retain(|one| gone || (!settled(one) && !one.deleting));
+    if found.is_empty() {
+        let line = if gone { "it is gone".to_owned() } else { format!("{} ready", are(all)) };
+        say(args, &format!("nothing to wait for: {line}"));
+        return Ok(Exit::Done);
+    }
+    let count_all = found.len();
+    let mut plan = Plan::default();
+    for one in &found {
+        let action = if gone { Action::Delete } else { Action::Resume };
+        let manifest = stored_manifest(one, &one.sealed_manifest()?)?;
+        let after = if gone { Vec::new() } else { parents(&manifest) };
+        plan.resources.push(ResourcePlan {
+            id: one.id.clone(),
+            action,
+            units: Vec::new(),
+            after,
+            typical_seconds: None,
+        });
+    }
+    let goal = |one: StoredResource| Goal { id: one.id, gone, generation: one.generation, before: None };
+    let goals = found.into_iter().map(goal).collect();
+    let followed = follow(&remote, goals, &plan, since, args.timeout).await?;
+    print_result(&plan, &followed.report, started.elapsed(), 0, args.output.output)?;
+    let exit = tell(&followed, started, &args.workspace);
+    if exit == Exit::Done {
+        let line = match gone {
+            true => format!("{} deleted", count(count_all, "resource")),
+            false => format!("{} ready", are(count_all)),
+        };
+        say(args, &format!("{line} in {}", took_text(started.elapsed())));
+    }
+    Ok(exit)
+}
+
+fn going_away(going: &StoredResource, args: &Args) -> Failure {
+    Failure::new(format!("{} is being deleted: it will not become ready", going.id)).help(stored::command(
+        "wait --for deleted",
+        &going.id,
+        &args.workspace,
+    ))
+}
+
+fn not_deleting(staying: &StoredResource, args: &Args) -> Failure {
+    Failure::new(format!("{} is not being deleted", staying.id))
+        .help(format!("to delete it:   {}", stored::command("delete", &staying.id, &args.workspace)))
+}
+
 fn are(number: usize) -> String {
     format!("{} {}", count(number, "resource"), if number == 1 { "is" } else { "are" })
 }
@@ -145,8 +222,7 @@ async fn deleted(args: &Args, workspace: &Workspace, addresses: &[Address]) -> O
         }
     }
     if let Some(staying) = found.iter().find(|stored| !stored.deleting) {
-        return Err(Failure::new(format!("{} is not being deleted", staying.id))
-            .help(format!("to delete it:   {}", stored::command("delete", &staying.id, &args.workspace))));
+        return Err(not_deleting(staying, args));
     }
     if found.is_empty() {
         run.finish().await;

@@ -111,7 +111,9 @@ pub fn difference(row: &Value) -> pb::Difference {
         field: text("field"),
         declared: shown("declared"),
         found: shown("found"),
-        ..pb::Difference::default()
+        unit_type: text("type"),
+        apply: text("apply"),
+        refused: row["refused"].as_bool().unwrap_or_default(),
     }
 }
 

@@ -7,11 +7,11 @@ use super::recorder::{Remote, until_answered};
 use super::words::Words;
 use crate::context::{CheckRow, Context, ImportAsk, Sealed};
 use crate::pb;
-use crate::results::{DriftResult, DriftedRow, ImportResult, PlanResult, RaisedRow, TroubleRow, differences};
+use crate::results::{DriftResult, DriftedRow, ImportResult, PlanResult, RaisedRow, TroubleRow};
 use berth_clouds::{Clouds, with_right};
 use berth_engine::handler::{Catalog, Class, Trouble};
 use berth_engine::record::{RecordError, Recorder};
-use berth_engine::{Interrupt, Known, Options, Request, converge, drift, plan, refresh};
+use berth_engine::{Interrupt, Known, Options, Request, converge, drift, findings, plan, refresh};
 use serde::Serialize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -200,7 +200,8 @@ impl Job {
         let mut drifted = Vec::new();
         for row in &context.check {
             if let Some(found) = seen.drifted.get(&row.id) {
-                let differences = differences(found);
+                let units = known.units.get(&row.id).map(Vec::as_slice).unwrap_or_default();
+                let differences = findings(clouds, units, found).await;
                 drifted.push(DriftedRow { id: row.id.clone(), generation: generation(row), differences });
             }
         }

@@ -19,7 +19,6 @@ macro_rules! on_both {
 }
 
 mod bulk;
-mod control;
 mod durable;
 mod opening;
 mod place;

@@ -189,14 +189,16 @@ fn key(id: &Option<pb::ResourceId>) -> (&str, &str, &str, &str) {
     id.as_ref().map_or(("", "", "", ""), |id| (&id.kind, &id.name, &id.org, &id.env))
 }
 
-fn difference(row: &crate::results::DifferenceRow) -> pb::Difference {
+fn difference(row: &berth_engine::Finding) -> pb::Difference {
     let shown = |json: &serde_json::Value| Some(json).filter(|json| !json.is_null()).map(to_value);
     pb::Difference {
         unit: row.unit.clone(),
         field: row.field.clone(),
         declared: shown(&row.declared),
         found: shown(&row.found),
-        ..pb::Difference::default()
+        unit_type: row.unit_type.clone(),
+        apply: row.apply.clone(),
+        refused: row.refused,
     }
 }
 

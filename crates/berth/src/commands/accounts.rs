@@ -1,0 +1,56 @@
+//! `berth accounts`: how busy a server keeps each account.
+
+use crate::cli::{Threads, block_on};
+use crate::failure::{Exit, Outcome};
+use crate::output::{self, Format, OutputArgs, Table};
+use crate::remote::{Remote, ServerArgs};
+use crate::stored::or_dash;
+use berth_server::pb;
+use serde_json::{Value, json};
+
+/// List accounts and how busy they are
+#[derive(clap::Args, Debug)]
+#[command(before_help = "Examples:\n  berth accounts\n  berth accounts -o json")]
+pub struct Args {
+    #[command(flatten)]
+    server: ServerArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+pub fn run(args: Args) -> Outcome {
+    let target = args.server.server()?;
+    let accounts = block_on(Threads::One, async {
+        let remote = Remote::open(target).await?;
+        let answer = remote.client.tasks().accounts(pb::ListAccountsRequest {}).await;
+        Ok(answer.map_err(|status| remote.fail(&status))?.into_inner().accounts)
+    })?;
+    let format = args.output.output;
+    if accounts.is_empty() && matches!(format, Format::Table | Format::Wide) {
+        anstream::eprintln!("no account is in use");
+        return Ok(Exit::Done);
+    }
+    let value: Vec<Value> = accounts.iter().map(as_json).collect();
+    let names = || accounts.iter().map(|account| account.account.clone()).collect();
+    output::show(format, &value, |_| table(&accounts), names)?;
+    Ok(Exit::Done)
+}
+
+fn table(accounts: &[pb::AccountLoad]) -> String {
+    let mut table = Table::new(["ACCOUNT", "ORG", "RUNNING", "QUEUED"]);
+    for account in accounts {
+        let running = format!("{}/{}", account.running, account.limit);
+        table.row([account.account.clone(), or_dash(&account.org), running, account.queued.to_string()]);
+    }
+    table.render()
+}
+
+fn as_json(account: &pb::AccountLoad) -> Value {
+    json!({
+        "account": account.account,
+        "org": account.org,
+        "queued": account.queued,
+        "running": account.running,
+        "limit": account.limit,
+    })
+}

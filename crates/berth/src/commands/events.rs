@@ -1,0 +1,182 @@
+//! `berth events`: what happened on a server, and what happens.
+
+use crate::address::{Address, ScopeArgs};
+use crate::cli::{Threads, block_on};
+use crate::failure::{Exit, Failure, Outcome};
+use crate::output::{self, Format, OutputArgs, Table};
+use crate::remote::heard::{Heard, listen};
+use crate::remote::{PAGE, Remote, ServerArgs, Which, convert};
+use crate::stored;
+use crate::terminal::harmless_line;
+use berth_server::pb;
+use serde_json::{Value, json};
+
+/// Shown before new ones, where nobody says from where.
+const SHOWN_FIRST: u32 = 20;
+
+/// Show what happened on the server
+#[derive(clap::Args, Debug)]
+#[command(before_help = "Examples:\n  berth events\n  berth events -f --after 1200 -o json")]
+pub struct Args {
+    /// One resource, as Kind/name, or a kind; all when it is left out
+    #[arg(value_name = "KIND[/NAME]")]
+    what: Option<String>,
+    /// Go on with new events as they come; a broken connection is taken up again without loss
+    #[arg(short, long)]
+    follow: bool,
+    /// Only events after this number
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(0..))]
+    after: Option<i64>,
+    /// How many, without --follow
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    limit: u32,
+    #[command(flatten)]
+    scope: ScopeArgs,
+    #[command(flatten)]
+    server: ServerArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+pub fn run(args: Args) -> Outcome {
+    let target = args.server.server()?;
+    let scope = Which::Server(target.clone()).scope(&args.scope);
+    let address = args.what.as_deref().map(|text| Address::parse(text, &scope)).transpose()?;
+    block_on(Threads::One, async {
+        let remote = Remote::open(target).await?;
+        let part = |part: Option<&String>| part.cloned().unwrap_or_default();
+        let filter = pb::WatchRequest {
+            after: args.after.unwrap_or(-1),
+            kind: part(address.as_ref().map(|a| &a.kind)),
+            name: part(address.as_ref().and_then(|a| a.name.as_ref())),
+            org: part(scope.org.as_ref()),
+            env: part(scope.env.as_ref()),
+        };
+        match args.follow {
+            true => follow(&args, &remote, filter).await,
+            false => list(&args, &remote, &filter).await,
+        }
+    })
+}
+
+/// In the order in which they happened.
+async fn read(remote: &Remote, filter: &pb::WatchRequest, limit: u32) -> Result<Vec<pb::Event>, Failure> {
+    let newest = filter.after < 0;
+    let mut request = pb::ListEventsRequest {
+        after: filter.after.max(0),
+        kind: filter.kind.clone(),
+        name: filter.name.clone(),
+        org: filter.org.clone(),
+        env: filter.env.clone(),
+        page_size: limit.min(PAGE),
+        newest,
+    };
+    let mut events: Vec<pb::Event> = Vec::new();
+    loop {
+        let answer = remote.client.events().list(request.clone()).await.map_err(|s| remote.fail(&s))?;
+        let page = answer.into_inner().events;
+        let whole = page.len() == request.page_size as usize;
+        events.extend(page);
+        let left = (limit as usize).saturating_sub(events.len());
+        // The newest are one page.
+        if newest || !whole || left == 0 {
+            break;
+        }
+        request.after = events.last().map_or(0, |event| event.id);
+        request.page_size = u32::try_from(left).unwrap_or(PAGE).min(PAGE);
+    }
+    if newest {
+        events.reverse();
+    }
+    Ok(events)
+}
+
+async fn list(args: &Args, remote: &Remote, filter: &pb::WatchRequest) -> Outcome {
+    let events = read(remote, filter, args.limit).await?;
+    let format = args.output.output;
+    if events.is_empty() && matches!(format, Format::Table | Format::Wide) {
+        anstream::eprintln!("nothing happened yet");
+        return Ok(Exit::Done);
+    }
+    let value: Vec<Value> = events.iter().map(as_json).collect();
+    let names = || events.iter().map(|event| convert::id_of(event.resource.as_ref()).to_string()).collect();
+    let table = |wide: bool| {
+        let mut columns = vec!["ID", "WHEN", "RESOURCE", "WHAT"];
+        if wide {
+            columns.insert(3, "TASK");
+        }
+        let mut table = Table::new(columns);
+        for event in &events {
+            let (id, at) = (event.id.to_string(), stored::time(convert::time(&event.at)));
+            let mut row = vec![id, at, resource(event), what(event)];
+            if wide {
+                row.insert(3, stored::or_dash(&event.task));
+            }
+            table.row(row);
+        }
+        table.render()
+    };
+    output::show(format, &value, table, names)?;
+    Ok(Exit::Done)
+}
+
+async fn follow(args: &Args, remote: &Remote, mut filter: pb::WatchRequest) -> Outcome {
+    let format = args.output.output;
+    if filter.after < 0 {
+        for event in read(remote, &filter, SHOWN_FIRST).await? {
+            filter.after = event.id;
+            print(&event, format)?;
+        }
+    }
+    let mut ear = listen(remote, filter);
+    let stop = crate::carry_out::signal();
+    let mut stop = std::pin::pin!(stop);
+    loop {
+        tokio::select! {
+            _ = &mut stop => return Ok(Exit::Done),
+            heard = ear.next() => match heard {
+                Some(Heard::Event(event)) => print(&event, format)?,
+                Some(Heard::Broke(fault)) => anstream::eprintln!("{}; trying again", harmless_line(&fault.message)),
+                Some(Heard::Back) => anstream::eprintln!("connected again; nothing was missed"),
+                Some(Heard::Ended(fault)) => return Err(fault.into()),
+                None => return Ok(Exit::Done),
+            },
+        }
+    }
+}
+
+/// One line for each, also as JSON: whoever reads a stream reads lines.
+fn print(event: &pb::Event, format: Format) -> Result<(), Failure> {
+    match format {
+        Format::Json => output::print(&format!("{}\n", as_json(event))),
+        Format::Yaml => output::print(&format!("---\n{}", crate::yaml::to_yaml(&as_json(event)))),
+        Format::Name => output::print(&format!("{}\n", harmless_line(&resource(event)))),
+        Format::Table | Format::Wide => {
+            let at = stored::time(convert::time(&event.at));
+            let line = format!("{:>6}  {at}  {}  {}", event.id, resource(event), what(event));
+            output::print(&format!("{}\n", harmless_line(&line)))
+        }
+    }
+}
+
+fn resource(event: &pb::Event) -> String {
+    match event.resource.as_ref().filter(|id| !id.kind.is_empty()) {
+        Some(id) => convert::id_of(Some(id)).to_string(),
+        None => "-".into(),
+    }
+}
+
+pub fn what(event: &pb::Event) -> String {
+    if event.detail.is_empty() { event.what.clone() } else { format!("{}: {}", event.what, event.detail) }
+}
+
+fn as_json(event: &pb::Event) -> Value {
+    json!({
+        "id": event.id,
+        "at": event.at,
+        "resource": event.resource.as_ref().map(|id| convert::id_of(Some(id))),
+        "what": event.what,
+        "detail": event.detail,
+        "task": event.task,
+    })
+}

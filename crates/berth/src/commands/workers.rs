@@ -1,0 +1,82 @@
+//! `berth workers`: who carries a server's tasks out.
+
+use crate::cli::{Threads, block_on};
+use crate::failure::{Exit, Outcome};
+use crate::output::{self, Format, OutputArgs, Table};
+use crate::remote::{Remote, ServerArgs, convert};
+use crate::stored::age;
+use berth_server::pb;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+/// List the server's workers
+#[derive(clap::Args, Debug)]
+#[command(before_help = "Examples:\n  berth workers\n  berth workers -o json")]
+pub struct Args {
+    #[command(flatten)]
+    server: ServerArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+pub fn run(args: Args) -> Outcome {
+    let target = args.server.server()?;
+    let workers = block_on(Threads::One, async {
+        let remote = Remote::open(target).await?;
+        let answer = remote.client.tasks().workers(pb::ListWorkersRequest {}).await;
+        Ok(answer.map_err(|status| remote.fail(&status))?.into_inner().workers)
+    })?;
+    let format = args.output.output;
+    if workers.is_empty() && matches!(format, Format::Table | Format::Wide) {
+        anstream::eprintln!("no worker was ever heard of");
+        anstream::eprintln!("  to start one:   berth worker --server URL --token-file FILE");
+        return Ok(Exit::Done);
+    }
+    let value: Vec<Value> = workers.iter().map(as_json).collect();
+    output::show(format, &value, |_| table(&workers), || workers.iter().map(|worker| worker.name.clone()).collect())?;
+    Ok(Exit::Done)
+}
+
+fn table(workers: &[pb::Worker]) -> String {
+    let mut table = Table::new(["NAME", "BUSY", "SEEN", "STATE", "VERSION", "SERVICES"]);
+    let now = Timestamp::now();
+    for worker in workers {
+        table.row([
+            worker.name.clone(),
+            busy(worker),
+            seen(worker, now),
+            state(worker).into(),
+            worker.version.clone(),
+            services(worker),
+        ]);
+    }
+    table.render()
+}
+
+pub fn busy(worker: &pb::Worker) -> String {
+    format!("{}/{}", worker.running, worker.capacity)
+}
+
+pub fn seen(worker: &pb::Worker, now: Timestamp) -> String {
+    convert::maybe_time(&worker.seen_at).map_or_else(|| "-".into(), |at| format!("{} ago", age(at, now)))
+}
+
+pub fn state(worker: &pb::Worker) -> &'static str {
+    if worker.draining { "draining" } else { "ready" }
+}
+
+pub fn services(worker: &pb::Worker) -> String {
+    if worker.services.is_empty() { "all".into() } else { worker.services.join(", ") }
+}
+
+fn as_json(worker: &pb::Worker) -> Value {
+    json!({
+        "name": worker.name,
+        "services": worker.services,
+        "capacity": worker.capacity,
+        "running": worker.running,
+        "version": worker.version,
+        "seenAt": worker.seen_at,
+        "draining": worker.draining,
+    })
+}

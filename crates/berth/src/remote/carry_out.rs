@@ -1,0 +1,248 @@
+//! From manifests to the end of what a server does about them: plan there, show, confirm, apply with what was seen, follow.
+
+use super::follow::{Before, Followed, Goal, follow};
+use super::{CLOUDS_WITHIN, Remote, convert};
+use crate::carry_out::{RunArgs, print_result, took_text, trouble_failures};
+use crate::confirm::{ConfirmArgs, confirm, takes_away};
+use crate::failure::{Exit, Failure, Outcome};
+use crate::manifests::Loaded;
+use crate::output::Format;
+use crate::terminal::harmless_line;
+use crate::workspace::WorkspaceArgs;
+use crate::{plan_view, progress, stored};
+use berth_engine::{Action, Plan, Report};
+use berth_model::ResourceId;
+use berth_server::{Fault, pb};
+use serde_json::Value;
+use std::collections::{HashMap, HashSet};
+use std::time::Instant;
+use tonic::Request;
+
+/// What a server would do.
+pub struct ServerPlan {
+    pub plan: Plan,
+    pub verdicts: Vec<pb::Verdict>,
+    pub bases: Vec<pb::Base>,
+    pub calls: u64,
+}
+
+/// What is asked of a server.
+pub struct Job<'a> {
+    pub remote: &'a Remote,
+    pub files: Vec<pb::ManifestFile>,
+    pub delete: Vec<ResourceId>,
+    /// Where the files came from, so that what a server finds wrong is shown with its line.
+    pub loaded: Option<Loaded>,
+    pub confirm: ConfirmArgs,
+    pub run: &'a RunArgs,
+    pub format: Format,
+    pub workspace: &'a WorkspaceArgs,
+}
+
+/// What became of a job.
+pub struct Ended {
+    pub exit: Exit,
+    pub plan: Plan,
+    /// Nothing had to be done, and nothing was stored.
+    pub idle: bool,
+    pub calls: u64,
+}
+
+/// A request that may be refused because of what is in the files.
+fn refused(fault: Fault, loaded: Option<&mut Loaded>, format: Format) -> Outcome {
+    match loaded {
+        Some(loaded) if fault.problems.iter().any(|problem| !problem.file.is_empty()) => {
+            loaded.add_problems(&fault.problems);
+            loaded.refuse(format)?;
+            Ok(Exit::Failed)
+        }
+        _ => Err(fault.into()),
+    }
+}
+
+/// Plans on the server. `Err` is an end: what is wrong was said.
+pub async fn make_plan(
+    remote: &Remote,
+    files: &[pb::ManifestFile],
+    delete: &[ResourceId],
+    loaded: Option<&mut Loaded>,
+    format: Format,
+) -> Result<Result<ServerPlan, Exit>, Failure> {
+    let delete = delete.iter().map(convert::to_id).collect();
+    let mut request = Request::new(pb::PlanRequest { files: files.to_vec(), delete });
+    request.set_timeout(CLOUDS_WITHIN);
+    let mut resources = remote.client.resources();
+    let answer = match progress::patiently("the server is reading the clouds", resources.plan(request)).await {
+        Ok(answer) => answer.into_inner(),
+        Err(status) => return refused(remote.fault(&status), loaded, format).map(Err),
+    };
+    let mut failures: Vec<Failure> =
+        answer.problems.iter().filter(|problem| problem.severity != "warning").map(convert::trouble).collect();
+    if let Some(last) = failures.pop() {
+        let count = failures.len() + 1;
+        failures.iter().for_each(Failure::print);
+        let note = format!("{count} resources cannot be planned; nothing was changed");
+        return Err(if count > 1 { last.note(note) } else { last });
+    }
+    let plan = Plan::from_json(&Value::Object(convert::map(answer.plan.as_ref()))).map_err(|error| {
+        Failure::caused("the server's plan cannot be read", &error)
+            .help("server and command may be of different versions:   berth doctor")
+    })?;
+    Ok(Ok(ServerPlan { plan, verdicts: answer.verdicts, bases: answer.bases, calls: answer.calls }))
+}
+
+/// What policies say of a plan. Answers whether one of them forbids it.
+pub fn print_verdicts(verdicts: &[pb::Verdict]) -> bool {
+    for verdict in verdicts {
+        let about = verdict.id.as_ref().map(|id| format!("{}: ", convert::id_of(Some(id)))).unwrap_or_default();
+        let word = if verdict.effect == "deny" { "denied" } else { "warning" };
+        let line = format!("{word} by policy {}: {about}{}", verdict.policy, verdict.message);
+        anstream::eprintln!("{}", harmless_line(&line));
+    }
+    verdicts.iter().any(|verdict| verdict.effect == "deny")
+}
+
+/// Plans, asks, applies and follows.
+pub async fn carry_out(mut job: Job<'_>) -> Result<Ended, Failure> {
+    let started = Instant::now();
+    let remote = job.remote;
+    let planned = make_plan(remote, &job.files, &job.delete, job.loaded.as_mut(), job.format).await?;
+    let ended = |exit, plan, idle, calls| Ended { exit, plan, idle, calls };
+    let ServerPlan { plan, verdicts, bases, calls } = match planned {
+        Ok(planned) => planned,
+        Err(exit) => return Ok(ended(exit, Plan::default(), false, 0)),
+    };
+    let people = matches!(job.format, Format::Table | Format::Wide);
+    if people && (!plan.is_empty() || !job.delete.is_empty()) {
+        anstream::eprint!("{}", plan_view::text(&plan, job.format == Format::Wide));
+    }
+    if print_verdicts(&verdicts) {
+        return Err(Failure::new("a policy does not allow this; nothing was changed")
+            .help("to see the policies:   berth get policies"));
+    }
+    // How everything stands before: what moves afterwards is the change's doing.
+    let mut ids: Vec<ResourceId> = plan.resources.iter().map(|r| r.id.clone()).collect();
+    ids.extend(job.delete.iter().filter(|id| !plan.resources.iter().any(|r| r.id == **id)).cloned());
+    let there = known_before(remote, &ids).await?;
+    if !plan.is_empty() {
+        let declared = job.loaded.as_ref().map(|loaded| loaded.manifests.as_slice()).unwrap_or_default();
+        confirm(&plan, job.confirm, |id| {
+            let protects = |value: Option<&str>| value == Some("true");
+            let manifest =
+                there.get(id).and_then(|r| r.as_ref()).map(|r| Value::Object(convert::map(r.manifest.as_ref())));
+            let stored = manifest.as_ref().and_then(|m| m.pointer("/metadata/annotations/berth.dev~1protect"));
+            let mine = declared.iter().find(|m| m.id == *id);
+            let mine = mine.and_then(|m| m.metadata.annotations.get("berth.dev/protect"));
+            // Either is enough: taking the protection off is a change of its own.
+            protects(stored.and_then(Value::as_str)) || protects(mine.map(String::as_str))
+        })?;
+    }
+    let destructive: Vec<_> = plan.resources.iter().filter(|r| takes_away(r)).collect();
+    let since = remote.last_event().await?;
+    let request = pb::ApplyRequest {
+        files: job.files.clone(),
+        bases,
+        allow_replace: !destructive.is_empty(),
+        allow_data_loss: destructive.iter().any(|r| r.units.iter().any(|u| u.loses_data)),
+        dry_run: false,
+        delete: job.delete.iter().map(convert::to_id).collect(),
+        // What is already stored as declared, and is not so in the cloud.
+        retry: !plan.is_empty(),
+    };
+    let answer = match remote.client.resources().apply(request).await {
+        Ok(answer) => answer.into_inner(),
+        Err(status) => {
+            let exit = refused(remote.fault(&status), job.loaded.as_mut(), job.format)?;
+            return Ok(ended(exit, plan, false, calls));
+        }
+    };
+    let goals = goals(&plan, &answer.resources, &job.delete, &there);
+    if goals.is_empty() {
+        if !people {
+            print_result(&plan, &Report::default(), started.elapsed(), calls, job.format)?;
+        }
+        return Ok(ended(Exit::Done, plan, true, calls));
+    }
+    if job.run.no_wait {
+        let pending = goals.into_iter().map(|goal| goal.id).collect();
+        let report = Report { pending, ..Report::default() };
+        print_result(&plan, &report, started.elapsed(), calls, job.format)?;
+        return Ok(ended(Exit::Done, plan, false, calls));
+    }
+    let followed = follow(remote, goals, &plan, since, job.run.timeout).await?;
+    print_result(&plan, &followed.report, started.elapsed(), calls, job.format)?;
+    let exit = tell(&followed, started, job.workspace);
+    Ok(ended(exit, plan, false, calls))
+}
+
+type There = HashMap<ResourceId, Option<pb::Resource>>;
+
+async fn known_before(remote: &Remote, ids: &[ResourceId]) -> Result<There, Failure> {
+    Ok(remote.several(ids).await?.into_iter().collect())
+}
+
+/// What is worth watching: what the plan changes, and what the server stored anew.
+fn goals(plan: &Plan, applied: &[pb::Applied], delete: &[ResourceId], there: &There) -> Vec<Goal> {
+    let mut goals = Vec::new();
+    let mut seen = HashSet::new();
+    let before = |id: &ResourceId| Before::of(there.get(id).and_then(Option::as_ref));
+    for one in applied {
+        let id = convert::id_of(one.id.as_ref());
+        let planned = plan.resources.iter().find(|r| r.id == id);
+        let works = planned.is_some_and(|r| r.action != Action::Unchanged);
+        if (one.result == "unchanged" && !works) || !seen.insert(id.clone()) {
+            continue;
+        }
+        let gone = one.result == "deleting" || delete.contains(&id);
+        goals.push(Goal { before: Some(before(&id)), generation: one.generation, gone, id });
+    }
+    for id in delete.iter().filter(|id| !seen.contains(*id)) {
+        goals.push(Goal { id: id.clone(), gone: true, generation: 0, before: Some(before(id)) });
+    }
+    goals
+}
+
+/// What to say when the watch is over.
+pub fn tell(followed: &Followed, started: Instant, workspace: &WorkspaceArgs) -> Exit {
+    let report = &followed.report;
+    for failure in trouble_failures(&report.failed, workspace, &|_| None) {
+        failure.help("the server tries again by itself where that can help; to try at once, apply again").print();
+    }
+    for (id, why) in &followed.blocked {
+        Failure::new(format!("{id} is blocked: {why}"))
+            .help(format!("to see its plan and history:   {}", stored::command("describe", id, workspace)))
+            .print();
+    }
+    for id in &followed.awaiting {
+        anstream::eprintln!(
+            "{} waits for approval by someone else than who applied it",
+            harmless_line(&id.to_string())
+        );
+        anstream::eprintln!("  to look at its plan and approve it:   {}", stored::command("approve", id, workspace));
+    }
+    if report.interrupted || followed.timed_out {
+        let many = match report.left.as_slice() {
+            [only] => only.to_string(),
+            left => format!("{} resources", left.len()),
+        };
+        let why = if report.interrupted { "no longer watching" } else { "time is over" };
+        anstream::eprintln!("{why}: the server goes on with {}", harmless_line(&many));
+        anstream::eprintln!("  to follow it:   berth wait --all");
+        anstream::eprintln!("  to stop it:     berth tasks cancel KIND/NAME");
+        return Exit::Failed;
+    }
+    let stopped = report.failed.len() + followed.blocked.len();
+    if stopped > 0 {
+        let skipped = match report.skipped.len() {
+            0 => String::new(),
+            skipped => format!(", {skipped} not tried"),
+        };
+        anstream::eprintln!(
+            "{stopped} failed{skipped}, {} done in {}",
+            report.done.len(),
+            took_text(started.elapsed())
+        );
+        return Exit::Failed;
+    }
+    if followed.awaiting.is_empty() { Exit::Done } else { Exit::Pending }
+}
