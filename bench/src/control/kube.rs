@@ -45,14 +45,17 @@ impl Kube {
         let tokens = folder.join("tokens.csv");
         std::fs::write(&tokens, format!("{ADMIN_TOKEN},admin,1,system:masters\n{USER_TOKEN},user,2,\n"))?;
         let key = folder.join("service-accounts.pem");
-        std::fs::write(&key, rcgen::KeyPair::generate()?.serialize_pem())?;
+        let public = folder.join("service-accounts.pub");
+        let pair_of_keys = rcgen::KeyPair::generate()?;
+        std::fs::write(&key, pair_of_keys.serialize_pem())?;
+        std::fs::write(&public, pair_of_keys.public_key_pem())?;
         let mut command = Command::new(kube_apiserver);
         command
             .args(["--etcd-servers", &etcd_url, "--bind-address", "127.0.0.1", "--secure-port", &port.to_string()])
             .args(["--advertise-address", "127.0.0.1", "--service-cluster-ip-range", "10.0.0.0/24"])
             .args(["--authorization-mode", "RBAC", "--service-account-issuer", "https://kubernetes.default.svc"])
             .args([pair("--cert-dir", &folder.join("certificates")), pair("--token-auth-file", &tokens)])
-            .args([pair("--service-account-key-file", &key), pair("--service-account-signing-key-file", &key)]);
+            .args([pair("--service-account-key-file", &public), pair("--service-account-signing-key-file", &key)]);
         let mut server = Process::start("kube-apiserver", command, folder)?;
         let client = http::client()?;
         let url = format!("https://127.0.0.1:{port}");

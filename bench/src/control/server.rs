@@ -32,7 +32,7 @@ impl Server {
             .env("BERTH_DB", database)
             .env("BERTH_CONFIG", folder.join("no-contexts.yaml"))
             .args(["server", "--listen", &format!("127.0.0.1:{port}"), "--no-worker"])
-            .args(["--rate-limit", "0"]);
+            .args(["--requests-per-second", "0"]);
         let client = http::client()?;
         let url = format!("https://127.0.0.1:{port}");
         let begun = Instant::now();

@@ -12,8 +12,12 @@ use sqlx::sqlite::{
     SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteRow,
     SqliteSynchronous,
 };
-use sqlx::{ConnectOptions, Connection as _, Database, Decode, Encode, Postgres, Row as _, Sqlite, Type};
+use sqlx::{
+    AssertSqlSafe, ConnectOptions, Connection as _, Database, Decode, Encode, Postgres, Row as _, Sqlite, Type,
+};
+use std::borrow::Cow;
 use std::path::Path;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 /// Readers at once; one is enough for a command, a few serve what runs beside it.
@@ -31,6 +35,7 @@ const ANSWER_WAIT: Duration = Duration::from_secs(150);
 pub(crate) enum Arg<'q> {
     Text(Option<&'q str>),
     Number(i64),
+    Unsure(Option<i64>),
     Truth(bool),
 }
 
@@ -49,18 +54,24 @@ arg_from! {
     &'q String, text => Arg::Text(Some(text));
     Option<&'q str>, text => Arg::Text(text);
     i64, number => Arg::Number(number);
+    Option<i64>, number => Arg::Unsure(number);
     bool, truth => Arg::Truth(truth);
 }
 
 /// A statement and its parameters, in order. It can be sent more than once.
 pub(crate) struct Query<'q> {
-    text: &'static str,
+    text: Cow<'static, str>,
     args: Vec<Arg<'q>>,
 }
 
 impl<'q> Query<'q> {
     pub fn new(text: &'static str) -> Self {
-        Self { text, args: Vec::new() }
+        Self { text: Cow::Borrowed(text), args: Vec::new() }
+    }
+
+    /// A statement put together from parts of our own; what callers give is bound, never part of the text.
+    pub fn built(text: String) -> Self {
+        Self { text: Cow::Owned(text), args: Vec::new() }
     }
 
     /// Parameters 1 to 4 of every statement about one resource.
@@ -90,6 +101,17 @@ impl<'q> Query<'q> {
         }
     }
 
+    pub async fn fetch_all(self, on: &mut Connection) -> Result<Vec<Row>, StoreError> {
+        match on {
+            Connection::Sqlite(one) => {
+                Ok(within(self.native().fetch_all(one.as_mut())).await?.into_iter().map(Row::Sqlite).collect())
+            }
+            Connection::Postgres(one) => {
+                Ok(within(self.native().fetch_all(one.as_mut())).await?.into_iter().map(Row::Postgres).collect())
+            }
+        }
+    }
+
     pub async fn fetch_one(self, on: &mut Connection) -> Result<Row, StoreError> {
         self.fetch_optional(on).await?.ok_or_else(|| sqlx::Error::RowNotFound.into())
     }
@@ -98,12 +120,58 @@ impl<'q> Query<'q> {
     where
         for<'a> Option<&'a str>: Encode<'a, DB> + Type<DB>,
         for<'a> i64: Encode<'a, DB> + Type<DB>,
+        for<'a> Option<i64>: Encode<'a, DB> + Type<DB>,
         for<'a> bool: Encode<'a, DB> + Type<DB>,
     {
-        self.args.iter().fold(sqlx::query(self.text), |query, arg| match arg {
+        let query = match &self.text {
+            Cow::Borrowed(text) => sqlx::query(*text),
+            Cow::Owned(text) => sqlx::query(AssertSqlSafe(text.clone())),
+        };
+        self.args.iter().fold(query, |query, arg| match arg {
             Arg::Text(text) => query.bind(*text),
             Arg::Number(number) => query.bind(*number),
+            Arg::Unsure(number) => query.bind(*number),
             Arg::Truth(truth) => query.bind(*truth),
+        })
+    }
+}
+
+/// A statement about many rows at once, which come as one JSON list in the first parameter: `{rows}` in the text stands for
+/// them, as a table `v` with these columns. One text for both databases, and one round trip however many rows.
+pub(crate) struct Multi {
+    text: &'static str,
+    /// Name and type: `text`, `bigint` or `boolean`.
+    columns: &'static [(&'static str, &'static str)],
+    texts: [OnceLock<String>; 2],
+}
+
+impl Multi {
+    pub const fn new(text: &'static str, columns: &'static [(&'static str, &'static str)]) -> Self {
+        Self { text, columns, texts: [OnceLock::new(), OnceLock::new()] }
+    }
+
+    /// `rows` is a JSON list of objects.
+    pub fn query<'q>(&'static self, dialect: &Dialect, rows: &'q str) -> Query<'q> {
+        Query::new(self.text(dialect)).bind(rows)
+    }
+
+    fn text(&'static self, dialect: &Dialect) -> &'static str {
+        let sqlite = dialect.is_sqlite;
+        self.texts[usize::from(sqlite)].get_or_init(|| {
+            let columns: Vec<String> = self
+                .columns
+                .iter()
+                .map(
+                    |(name, kind)| {
+                        if sqlite { format!("value ->> '{name}' AS {name}") } else { format!("{name} {kind}") }
+                    },
+                )
+                .collect();
+            let rows = match sqlite {
+                true => format!("(SELECT {} FROM json_each($1)) AS v", columns.join(", ")),
+                false => format!("json_to_recordset($1::json) AS v({})", columns.join(", ")),
+            };
+            self.text.replace("{rows}", &rows)
         })
     }
 }

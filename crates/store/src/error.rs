@@ -28,6 +28,9 @@ pub enum StoreError {
     /// Another run has the right to write.
     #[error("the state {state} is in use by {holder}")]
     Locked { state: String, holder: Holder },
+    /// Servers own the state: what is wanted goes through them.
+    #[error("the state {state} is a server's")]
+    Server { state: String },
     /// The key was given and is not one, or cannot be read or kept.
     #[error("the encryption key from {place} cannot be used: {cause}")]
     Key { place: String, cause: String },
@@ -102,6 +105,8 @@ impl StoreError {
             Self::Ended => Self::Ended,
             Self::Lost(cause) => Self::Lost(cause.clone()),
             Self::Database(cause) => Self::Database(cause.clone()),
+            Self::NotOpen { entry } => Self::NotOpen { entry: *entry },
+            Self::Unknown { of } => Self::Unknown { of: of.clone() },
             other => Self::Database(other.to_string()),
         }
     }
@@ -122,6 +127,10 @@ impl StoreError {
             ],
             Self::Newer { .. } => &["use the berth that wrote it, or a newer one"],
             Self::Locked { .. } => &["wait until it is done; the lock is freed by itself when that process ends"],
+            Self::Server { .. } => &[
+                "log in to its server with `berth login URL`; commands then go there",
+                "or choose another state with `--state FILE`",
+            ],
             Self::Key { .. } => &[
                 "a key is 32 bytes in base64 or hex, such as `openssl rand -base64 32` makes; a key ring has one on each line, \
                  with its id before it",

@@ -4,10 +4,13 @@
 //! Anyone may read at any time. Writing needs a [`Run`]: an exclusive lock, and a fence that each write checks in its own
 //! transaction. Every write is on disk before its call returns. Secrets are sealed before they reach the database.
 
+#[macro_use]
+mod sql;
 mod backup;
 mod catalog;
 mod control;
 mod db;
+mod encode;
 mod error;
 mod files;
 mod key;
@@ -22,14 +25,14 @@ mod run;
 mod schema;
 mod seal;
 mod sealed_columns;
-mod sql;
 mod store;
 mod unlock;
 mod writer;
+mod writes;
 
 pub use backup::{Backup, BackupError, BackupProgress, Identity, Recipients, RestoreOptions, Restored, restore};
 pub use control::types::*;
-pub use control::{Control, LIST_MAX, REVISIONS_KEPT};
+pub use control::{APPLY_MAX, Control, LIST_MAX, REVISIONS_KEPT};
 pub use error::StoreError;
 pub use key::{KeySource, write_ring};
 pub use keyring::{KEYS_MAX, KeyRing};

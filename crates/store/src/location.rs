@@ -60,6 +60,12 @@ impl From<PathBuf> for Location {
     }
 }
 
+impl Location {
+    pub(crate) fn is_sqlite(&self) -> bool {
+        matches!(self.0, Kind::Sqlite(_))
+    }
+}
+
 impl FromStr for Location {
     type Err = StoreError;
 

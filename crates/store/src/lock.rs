@@ -60,6 +60,8 @@ pub(crate) enum Lock {
     Session {
         holder: String,
     },
+    /// Held by the connection of each server.
+    Shared,
 }
 
 impl Lock {
@@ -87,6 +89,37 @@ impl Lock {
         Ok((connection, Self::Session { holder: line.map_err(|error| StoreError::Database(error.to_string()))? }))
     }
 
+    /// A server's: it keeps runs out. A file has one server, a database any number.
+    pub async fn share(location: &Location, command: &str) -> Result<(Connection, Self), StoreError> {
+        // One that just ended frees its lock a moment later.
+        let until = Instant::now() + DEAD_RUN_ENDS_WITHIN;
+        if let Kind::Sqlite(path) = &location.0 {
+            loop {
+                match FileLock::take(path, command) {
+                    Ok(lock) => return Ok((Connection::open(location).await?, Self::File(lock))),
+                    Err(StoreError::Locked { .. }) if Instant::now() < until => tokio::time::sleep(LOOK_AGAIN).await,
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        let mut connection = Connection::open(location).await?;
+        while !Query::new(sql::POSTGRES_SERVER_LOCK).fetch_one(&mut connection).await?.get::<bool>(0)? {
+            if Instant::now() < until {
+                tokio::time::sleep(LOOK_AGAIN).await;
+                continue;
+            }
+            let row = Query::new(sql::HOLDER).fetch_optional(&mut connection).await?;
+            let line: String = row.map(|row| row.get(0)).transpose()?.unwrap_or_default();
+            return Err(StoreError::Locked {
+                state: location.to_string(),
+                holder: serde_json::from_str(&line).unwrap_or_default(),
+            });
+        }
+        Query::new(sql::POSTGRES_DURABLE).fetch_optional(&mut connection).await?;
+        connection.run(sql::POSTGRES_WRITER).await?;
+        Ok((connection, Self::Shared))
+    }
+
     /// Writes down who has it, for whoever comes second.
     pub async fn sign(&self, connection: &mut Connection) -> Result<(), StoreError> {
         if let Self::Session { holder } = self {
@@ -103,6 +136,10 @@ impl Lock {
                 Query::new(sql::CLEAR_HOLDER).bind(&holder).execute(&mut connection).await?;
                 // Closing frees it too, but a little later.
                 connection.run(sql::POSTGRES_RUN_UNLOCK).await?;
+                None
+            }
+            Self::Shared => {
+                connection.run(sql::POSTGRES_SERVER_UNLOCK).await?;
                 None
             }
         };

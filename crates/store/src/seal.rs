@@ -101,6 +101,11 @@ impl Place {
         Self::new("tasks.payload", &[task])
     }
 
+    /// What a task gave back, by the task's id.
+    pub fn result(task: &str) -> Self {
+        Self::new("tasks.result", &[task])
+    }
+
     /// What a data key is wrapped for: the place, and the key that it is wrapped with.
     fn wrap(&self, key: &str) -> Vec<u8> {
         let mut bytes = Self::new("wrapped data key", &[key]).0;

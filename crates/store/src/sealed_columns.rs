@@ -236,6 +236,15 @@ pub(crate) const SEALED_COLUMNS: &[SealedColumn] = &[
         read: |row| Ok(Sealed { key: vec![text(row, 0)?], text: row.get(1)?, id: None, paths: String::new() }),
         shape: Shape::Text(|row| Place::payload(row.word(0))),
     },
+    SealedColumn {
+        name: "tasks.result",
+        start: &[Start::Text],
+        page: "SELECT id, result FROM tasks WHERE id > $1 AND result <> '' ORDER BY id LIMIT $2",
+        put_sqlite: put!("tasks", "result", "id = $1", "$2", "$3"),
+        put_postgres: put_unlocked!("tasks", "result", "id = $1", "$2", "$3"),
+        read: |row| Ok(Sealed { key: vec![text(row, 0)?], text: row.get(1)?, id: None, paths: String::new() }),
+        shape: Shape::Text(|row| Place::result(row.word(0))),
+    },
 ];
 
 fn number(row: &Row, column: usize) -> Result<Cell, StoreError> {

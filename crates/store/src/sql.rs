@@ -50,6 +50,7 @@ macro_rules! postgres_lock_key {
 
 /// Where the two differ.
 pub struct Dialect {
+    pub is_sqlite: bool,
     pub begin: &'static str,
     pub fence: &'static str,
     /// Tables, mark, and the schema's version (SQLite) or its name (PostgreSQL).
@@ -57,6 +58,7 @@ pub struct Dialect {
 }
 
 pub const SQLITE: Dialect = Dialect {
+    is_sqlite: true,
     // The one that writes first goes first; the others wait at once instead of failing later.
     begin: "BEGIN IMMEDIATE",
     fence: FENCE,
@@ -65,6 +67,7 @@ pub const SQLITE: Dialect = Dialect {
 };
 
 pub const POSTGRES: Dialect = Dialect {
+    is_sqlite: false,
     begin: "BEGIN",
     // Shared, so that nobody raises the fence between this look and the commit.
     fence: "SELECT number FROM fence WHERE one = 1 FOR SHARE",
@@ -81,6 +84,21 @@ pub const POSTGRES_WRITE_TURN: &str = concat!("SELECT pg_advisory_xact_lock(", p
 /// Until the connection ends.
 pub const POSTGRES_RUN_LOCK: &str = concat!("SELECT pg_try_advisory_lock(", postgres_lock_key!("run"), ")");
 pub const POSTGRES_RUN_UNLOCK: &str = concat!("SELECT pg_advisory_unlock(", postgres_lock_key!("run"), ")");
+/// Servers share it among themselves; an embedded run cannot have it meanwhile.
+pub const POSTGRES_SERVER_LOCK: &str = concat!("SELECT pg_try_advisory_lock_shared(", postgres_lock_key!("run"), ")");
+pub const POSTGRES_SERVER_UNLOCK: &str = concat!("SELECT pg_advisory_unlock_shared(", postgres_lock_key!("run"), ")");
+/// One transaction of a server's at a time, until it ends. Also its number, to ask for if the answer to its commit is lost.
+pub const POSTGRES_TURN: &str = concat!(
+    "SELECT pg_current_xact_id()::text::bigint FROM (SELECT pg_advisory_xact_lock(",
+    postgres_lock_key!("write"),
+    ")) AS turn"
+);
+pub const POSTGRES_HOW_ENDED: &str = "SELECT COALESCE(pg_xact_status($1::text::xid8), '')";
+/// Statements of a writer find their rows by index, whatever the planner believes of tables that just grew. A writer that
+/// froze amid a transaction loses its turn soon.
+pub const POSTGRES_WRITER: &str = "SET idle_in_transaction_session_timeout = '5s'; SET enable_seqscan = off; \
+     SET enable_hashjoin = off; SET enable_mergejoin = off; SET jit = off";
+pub const POSTGRES_NOTIFY: &str = "SELECT pg_notify('berth', current_schema()::text)";
 /// A server may be told to acknowledge before it has written; a run is not acknowledged so. What is stricter stays.
 pub const POSTGRES_DURABLE: &str =
     "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'";
@@ -98,6 +116,9 @@ pub const HOLDER: &str = "SELECT value FROM meta WHERE name = 'holder'";
 pub const SET_HOLDER: &str = "INSERT INTO meta (name, value) VALUES ('holder', $1) \
      ON CONFLICT (name) DO UPDATE SET value = excluded.value";
 pub const CLEAR_HOLDER: &str = "DELETE FROM meta WHERE name = 'holder' AND value = $1";
+
+pub const MODE: &str = "SELECT value FROM meta WHERE name = 'mode'";
+pub const SET_MODE: &str = "INSERT INTO meta (name, value) VALUES ('mode', 'server') ON CONFLICT (name) DO NOTHING";
 
 // Key
 
@@ -141,6 +162,9 @@ pub const STATUS: &str = concat!(
 );
 pub const STATUS_SECRETS: &str = concat!("SELECT secrets FROM resources WHERE ", the_resource!());
 pub const FORGET_RESOURCE: &str = concat!("DELETE FROM resources WHERE ", the_resource!());
+
+pub const FORGET_LINKS_OF: &str = concat!("DELETE FROM links WHERE child = ", the_resource_id!());
+pub const FORGET_REVISIONS_OF: &str = concat!("DELETE FROM revisions WHERE resource_id = ", the_resource_id!());
 
 // Units
 
@@ -198,7 +222,7 @@ pub const JOURNAL_OPEN: &str = concat!(journal_from!(), "WHERE ended_at IS NULL 
 // Events
 
 pub const EVENT: &str =
-    "INSERT INTO events (kind, name, org, env, at, what, detail) VALUES ($1, $2, $3, $4, $5, $6, $7)";
+    "INSERT INTO events (kind, name, org, env, at, what, detail, task) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
 pub const EVENTS: &str = concat!(events_from!(), "ORDER BY id DESC LIMIT $1");
 pub const HISTORY: &str = concat!(
     "SELECT at, what, detail, op, unit_key, outcome, ended_at FROM (\

@@ -205,7 +205,7 @@ async fn write_table<W: Write + Send>(
     let mut each = |row: Row| -> Result<(), BackupError> {
         lines.line(&cells(table, &row)?)?;
         lines.rows += 1;
-        if lines.rows % TOLD_EVERY_ROWS == 0 {
+        if lines.rows.is_multiple_of(TOLD_EVERY_ROWS) {
             progress(BackupProgress { table: &table.name, rows: lines.rows, rows_in_all: all });
         }
         Ok(())

@@ -239,6 +239,7 @@ pub struct Decision {
 }
 
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "few live at once, and most are tasks")]
 pub enum Decided {
     /// Nothing happens if there is an open task already.
     Enqueue(NewTask),

@@ -19,6 +19,7 @@ macro_rules! on_both {
 }
 
 mod bulk;
+mod control;
 mod durable;
 mod opening;
 mod place;

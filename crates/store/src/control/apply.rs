@@ -1,0 +1,568 @@
+//! Desired state: applying and deleting. Many applies that wait at once share their statements.
+
+use super::tx::Tx;
+use super::types::{Actor, Applied, AppliedResult, Apply, AuditNote, ControlError};
+use super::writer::{Broken, Op};
+use super::{Control, REVISIONS_KEPT, tasks};
+use crate::db::{Multi, Query};
+use crate::encode::{check_count, cut};
+use crate::error::StoreError;
+use crate::rows;
+use crate::writes::ResourceRow;
+use async_trait::async_trait;
+use berth_model::ResourceId;
+use jiff::Timestamp;
+use serde::Serialize;
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+/// Resources in one apply or delete.
+pub const APPLY_MAX: usize = 10_000;
+/// References of one resource.
+const PARENTS_MAX: usize = 1_000;
+/// Labels of one resource, as JSON.
+const LABELS_BYTES_MAX: usize = 64 << 10;
+
+static LOOK: Multi = Multi::new(
+    "SELECT v.n, r.generation, r.digest, r.deleting, r.state, r.observed_generation, r.account, r.service, \
+     r.allow_replace, r.allow_data_loss, r.drift_every FROM {rows} \
+     JOIN resources r ON r.kind = v.kind AND r.name = v.name AND r.org = v.org AND r.env = v.env",
+    &[("n", "bigint"), ("kind", "text"), ("name", "text"), ("org", "text"), ("env", "text")],
+);
+
+static CREATE: Multi = Multi::new(
+    "INSERT INTO resources (kind, name, org, env, api_version, manifest, sealed_paths, digest, source_file, \
+     source_document, created_at, updated_at, generation, deleting, state, message, outputs, facts, \
+     observed_generation, status_at, secret_names, secrets, labels, account, service, applied_by, trace, \
+     allow_replace, allow_data_loss, due_at, due_mark, drift_every) \
+     SELECT v.kind, v.name, v.org, v.env, v.api_version, v.manifest, v.sealed_paths, v.digest, v.source_file, \
+     v.source_document, v.now, v.now, 1, FALSE, CASE WHEN v.ready THEN 'Ready' ELSE 'Pending' END, '', '{}', '{}', \
+     CASE WHEN v.ready THEN 1 ELSE 0 END, CASE WHEN v.ready THEN v.now END, '', '', v.labels, v.account, v.service, \
+     v.applied_by, v.trace, v.allow_replace, v.allow_data_loss, CASE WHEN v.ready THEN NULL ELSE v.now END, 1, \
+     v.drift_every FROM {rows}",
+    COLUMNS,
+);
+
+/// What was stored becomes a revision when something else takes its place.
+static KEEP_REVISIONS: Multi = Multi::new(
+    "INSERT INTO revisions (resource_id, generation, at, applied_by, sealed_paths, manifest) \
+     SELECT r.id, r.generation, r.updated_at, r.applied_by, r.sealed_paths, r.manifest FROM {rows} \
+     JOIN resources r ON r.kind = v.kind AND r.name = v.name AND r.org = v.org AND r.env = v.env",
+    IDS,
+);
+
+static DROP_REVISIONS: Multi = Multi::new(
+    "DELETE FROM revisions WHERE EXISTS (SELECT 1 FROM {rows} JOIN resources r \
+     ON r.kind = v.kind AND r.name = v.name AND r.org = v.org AND r.env = v.env \
+     WHERE r.id = revisions.resource_id AND revisions.generation < r.generation - v.n)",
+    &[("n", "bigint"), ("kind", "text"), ("name", "text"), ("org", "text"), ("env", "text")],
+);
+
+static UPDATE: Multi = Multi::new(
+    "UPDATE resources SET api_version = v.api_version, manifest = v.manifest, sealed_paths = v.sealed_paths, \
+     digest = v.digest, generation = resources.generation + 1, updated_at = v.now, deleting = FALSE, \
+     source_file = CASE WHEN v.source_file = '' THEN resources.source_file ELSE v.source_file END, \
+     source_document = CASE WHEN v.source_file = '' THEN resources.source_document ELSE v.source_document END, \
+     state = CASE WHEN v.ready THEN 'Ready' ELSE 'Pending' END, message = '', \
+     observed_generation = CASE WHEN v.ready THEN resources.generation + 1 ELSE resources.observed_generation END, \
+     status_at = v.now, labels = v.labels, account = v.account, service = v.service, applied_by = v.applied_by, \
+     trace = v.trace, allow_replace = v.allow_replace, allow_data_loss = v.allow_data_loss, \
+     due_at = CASE WHEN v.ready THEN NULL ELSE v.now END, due_mark = resources.due_mark + 1, attempts = 0, \
+     drift_every = v.drift_every, drift_at = NULL, drift = '', plan_digest = '', approved_by = '', plan = '' \
+     FROM {rows} WHERE resources.kind = v.kind AND resources.name = v.name AND resources.org = v.org \
+     AND resources.env = v.env",
+    COLUMNS,
+);
+
+/// The manifest is the one that is stored; what goes with it may differ.
+static TOUCH: Multi = Multi::new(
+    "UPDATE resources SET account = v.account, service = v.service, allow_replace = v.allow_replace, \
+     allow_data_loss = v.allow_data_loss, drift_every = v.drift_every, trace = v.trace, applied_by = v.applied_by, \
+     state = CASE WHEN NOT resources.deleting THEN resources.state WHEN v.ready THEN 'Ready' ELSE 'Pending' END, deleting = FALSE, \
+     observed_generation = CASE WHEN resources.deleting AND NOT v.ready THEN 0 ELSE resources.observed_generation END, \
+     attempts = CASE WHEN v.due THEN 0 ELSE resources.attempts END, \
+     due_at = CASE WHEN v.due THEN v.now ELSE resources.due_at END, due_mark = resources.due_mark + 1 \
+     FROM {rows} WHERE resources.kind = v.kind AND resources.name = v.name AND resources.org = v.org \
+     AND resources.env = v.env",
+    COLUMNS,
+);
+
+const COLUMNS: &[(&str, &str)] = &[
+    ("kind", "text"),
+    ("name", "text"),
+    ("org", "text"),
+    ("env", "text"),
+    ("api_version", "text"),
+    ("manifest", "text"),
+    ("sealed_paths", "text"),
+    ("digest", "text"),
+    ("source_file", "text"),
+    ("source_document", "bigint"),
+    ("now", "bigint"),
+    ("ready", "boolean"),
+    ("labels", "text"),
+    ("account", "text"),
+    ("service", "text"),
+    ("applied_by", "text"),
+    ("trace", "text"),
+    ("allow_replace", "boolean"),
+    ("allow_data_loss", "boolean"),
+    ("drift_every", "bigint"),
+    ("due", "boolean"),
+];
+
+pub(super) const IDS: &[(&str, &str)] = &[("kind", "text"), ("name", "text"), ("org", "text"), ("env", "text")];
+
+static UNLINK: Multi = Multi::new(
+    "DELETE FROM links WHERE child IN (SELECT r.id FROM {rows} JOIN resources r \
+     ON r.kind = v.kind AND r.name = v.name AND r.org = v.org AND r.env = v.env)",
+    IDS,
+);
+
+static LINK: Multi = Multi::new(
+    "INSERT INTO links (child, kind, name, org, env) SELECT r.id, v.to_kind, v.to_name, v.to_org, v.to_env FROM {rows} \
+     JOIN resources r ON r.kind = v.kind AND r.name = v.name AND r.org = v.org AND r.env = v.env \
+     WHERE TRUE ON CONFLICT DO NOTHING",
+    &[
+        ("kind", "text"),
+        ("name", "text"),
+        ("org", "text"),
+        ("env", "text"),
+        ("to_kind", "text"),
+        ("to_name", "text"),
+        ("to_org", "text"),
+        ("to_env", "text"),
+    ],
+);
+
+/// Children that are not as they should be are looked at again.
+pub(super) static WAKE_CHILDREN: Multi = Multi::new(
+    "UPDATE resources SET due_at = (SELECT MAX(v.now) FROM {rows}), due_mark = due_mark + 1 \
+     WHERE id IN (SELECT l.child FROM {rows} JOIN links l \
+     ON l.kind = v.kind AND l.name = v.name AND l.org = v.org AND l.env = v.env) \
+     AND NOT (state = 'Ready' AND observed_generation = generation AND NOT deleting)",
+    &[("kind", "text"), ("name", "text"), ("org", "text"), ("env", "text"), ("now", "bigint")],
+);
+
+const HOLDERS: &str = "SELECT c.kind, c.name, c.org, c.env FROM links l JOIN resources c ON c.id = l.child \
+     WHERE l.kind = $1 AND l.name = $2 AND l.org = $3 AND l.env = $4 AND NOT c.deleting \
+     ORDER BY c.kind, c.name, c.org, c.env LIMIT 100";
+const SET_DELETING: &str = "UPDATE resources SET deleting = TRUE, state = 'Deleting', message = '', status_at = $5, \
+     due_at = $5, due_mark = due_mark + 1, attempts = 0, drift_at = NULL, plan_digest = '', approved_by = '', trace = $6 \
+     WHERE kind = $1 AND name = $2 AND org = $3 AND env = $4 AND NOT deleting";
+
+/// An id as the columns of a statement: serde leaves out what is empty, and a missing one would be null.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+pub(super) struct IdRow<'a> {
+    pub kind: &'a str,
+    pub name: &'a str,
+    pub org: &'a str,
+    pub env: &'a str,
+}
+
+impl<'a> From<&'a ResourceId> for IdRow<'a> {
+    fn from(id: &'a ResourceId) -> Self {
+        Self { kind: &id.kind, name: &id.name, org: &id.org, env: &id.env }
+    }
+}
+
+#[derive(Serialize)]
+struct Numbered<'a> {
+    n: i64,
+    #[serde(flatten)]
+    id: IdRow<'a>,
+}
+
+#[derive(Serialize)]
+pub(super) struct Timed<'a> {
+    pub now: i64,
+    #[serde(flatten)]
+    pub id: IdRow<'a>,
+}
+
+#[derive(Serialize)]
+struct Row<'a> {
+    #[serde(flatten)]
+    id: IdRow<'a>,
+    api_version: &'a str,
+    manifest: &'a str,
+    sealed_paths: &'a str,
+    digest: &'a str,
+    source_file: &'a str,
+    source_document: u32,
+    now: i64,
+    ready: bool,
+    labels: &'a str,
+    account: &'a str,
+    service: &'a str,
+    applied_by: &'a str,
+    trace: &'a str,
+    allow_replace: bool,
+    allow_data_loss: bool,
+    drift_every: Option<i64>,
+    due: bool,
+}
+
+#[derive(Serialize)]
+struct Link<'a> {
+    #[serde(flatten)]
+    id: IdRow<'a>,
+    to_kind: &'a str,
+    to_name: &'a str,
+    to_org: &'a str,
+    to_env: &'a str,
+}
+
+/// A resource of an apply, encoded and sealed: done before the writer's turn.
+struct Wanted {
+    row: ResourceRow,
+    labels: String,
+    parents: Vec<ResourceId>,
+    account: String,
+    service: String,
+    expect: Option<i64>,
+    allow_replace: bool,
+    allow_data_loss: bool,
+    ready: bool,
+    drift_every: Option<i64>,
+}
+
+struct ApplyOp {
+    wanted: Vec<Wanted>,
+    delete: Vec<ResourceId>,
+    actor: Actor,
+    audit: AuditNote,
+    retry: bool,
+    trace: String,
+    now: Timestamp,
+}
+
+/// What is stored of a resource that is applied.
+struct Stored {
+    generation: i64,
+    digest: String,
+    deleting: bool,
+    settled: bool,
+    account: String,
+    service: String,
+    allow_replace: bool,
+    allow_data_loss: bool,
+    drift_every: Option<i64>,
+}
+
+#[async_trait]
+impl Op for ApplyOp {
+    type Answer = Vec<Applied>;
+
+    async fn run(&self, tx: &mut Tx<'_>) -> Result<Self::Answer, ControlError> {
+        let mut answers = Self::run_many(&[self], tx).await.map_err(|broken| match broken {
+            Broken::Store(error) => ControlError::Store(error),
+            Broken::Half(error) => error,
+        })?;
+        answers.pop().unwrap_or(Err(ControlError::Store(StoreError::Ended)))
+    }
+
+    /// In rounds: no resource is twice in one.
+    async fn run_many(ops: &[&Self], tx: &mut Tx<'_>) -> Result<Vec<Result<Self::Answer, ControlError>>, Broken> {
+        let mut answers: Vec<Option<Result<Vec<Applied>, ControlError>>> = ops.iter().map(|_| None).collect();
+        let mut left: Vec<usize> = (0..ops.len()).collect();
+        while !left.is_empty() {
+            let mut taken: HashSet<&ResourceId> = HashSet::new();
+            let (mut round, mut later) = (Vec::new(), Vec::new());
+            for at in left {
+                // What deletes looks at others' rows too, so it has a round of its own.
+                let alone =
+                    !ops[at].delete.is_empty() || round.first().is_some_and(|&one: &usize| !ops[one].delete.is_empty());
+                let clash = ops[at].wanted.iter().any(|one| taken.contains(&one.row.id));
+                if clash || (alone && !round.is_empty()) {
+                    later.push(at);
+                } else {
+                    taken.extend(ops[at].wanted.iter().map(|one| &one.row.id));
+                    round.push(at);
+                }
+            }
+            apply_round(ops, &round, &mut answers, tx).await?;
+            left = later;
+        }
+        Ok(answers.into_iter().map(|one| one.unwrap_or(Err(ControlError::Store(StoreError::Ended)))).collect())
+    }
+}
+
+type Answers = [Option<Result<Vec<Applied>, ControlError>>];
+
+async fn apply_round(ops: &[&ApplyOp], round: &[usize], answers: &mut Answers, tx: &mut Tx<'_>) -> Result<(), Broken> {
+    let all: Vec<(usize, &Wanted)> =
+        round.iter().flat_map(|&at| ops[at].wanted.iter().map(move |one| (at, one))).collect();
+    let mut stored = look(&all, tx).await?;
+    let mut refused: HashSet<usize> = HashSet::new();
+    for (n, (at, wanted)) in all.iter().enumerate() {
+        let found = stored.get(&n).map_or(0, |stored| stored.generation);
+        if let Some(expected) = wanted.expect.filter(|expected| *expected != found)
+            && refused.insert(*at)
+        {
+            answers[*at] = Some(Err(ControlError::Conflict { id: wanted.row.id.clone(), expected, found }));
+        }
+    }
+    let (mut creates, mut updates, mut touches) = (Vec::new(), Vec::new(), Vec::new());
+    let mut revived = Vec::new();
+    let mut results: HashMap<usize, Vec<Applied>> = HashMap::new();
+    for (n, (at, wanted)) in all.iter().enumerate() {
+        if refused.contains(at) {
+            continue;
+        }
+        let op = ops[*at];
+        let id = &wanted.row.id;
+        let mut row = row_of(op, wanted);
+        let (result, generation) = match stored.remove(&n) {
+            None => {
+                tx.event(id, "created", &by(&op.actor), "", op.now);
+                creates.push(row);
+                (AppliedResult::Created, 1)
+            }
+            Some(stored) => {
+                if stored.deleting {
+                    revived.push((id, op.now));
+                }
+                if stored.digest != wanted.row.digest {
+                    tx.event(
+                        id,
+                        "updated",
+                        &format!("generation {}{}", stored.generation + 1, by(&op.actor)),
+                        "",
+                        op.now,
+                    );
+                    updates.push(row);
+                    (AppliedResult::Updated, stored.generation + 1)
+                } else {
+                    let flags = stored.allow_replace != wanted.allow_replace
+                        || stored.allow_data_loss != wanted.allow_data_loss;
+                    row.due = !wanted.ready && (stored.deleting || (!stored.settled && (op.retry || flags)));
+                    let differs = flags
+                        || stored.account != wanted.account
+                        || stored.service != wanted.service
+                        || stored.drift_every != wanted.drift_every;
+                    if row.due || differs || stored.deleting {
+                        touches.push(row);
+                        tx.news = true;
+                    }
+                    (AppliedResult::Unchanged, stored.generation)
+                }
+            }
+        };
+        results.entry(*at).or_default().push(Applied { id: id.clone(), generation, result });
+    }
+    tx.execute_many(&CREATE, &creates).await?;
+    if !updates.is_empty() {
+        let ids: Vec<IdRow> = updates.iter().map(|row| row.id).collect();
+        let kept: Vec<Numbered> = ids.iter().map(|id| Numbered { n: REVISIONS_KEPT, id: *id }).collect();
+        tx.execute_many(&KEEP_REVISIONS, &ids).await?;
+        tx.execute_many(&UPDATE, &updates).await?;
+        tx.execute_many(&DROP_REVISIONS, &kept).await?;
+        tx.execute_many(&UNLINK, &ids).await?;
+    }
+    tx.execute_many(&TOUCH, &touches).await?;
+    link(&all, &creates, &updates, tx).await?;
+    for (id, now) in revived {
+        tasks::supersede(tx, id, "apply", now).await?;
+    }
+    let ready: Vec<Timed> =
+        creates.iter().chain(&updates).filter(|row| row.ready).map(|row| Timed { now: row.now, id: row.id }).collect();
+    tx.execute_many(&WAKE_CHILDREN, &ready).await?;
+    for &at in round {
+        if answers[at].is_some() {
+            continue;
+        }
+        let op = ops[at];
+        let mut applied = results.remove(&at).unwrap_or_default();
+        match delete_all(tx, &op.delete, &op.actor, &op.trace, op.now).await {
+            Ok(deleted) => applied.extend(deleted),
+            Err(ControlError::Store(error)) => return Err(error.into()),
+            // What was applied goes with it: such an operation has a round of its own.
+            Err(error) => return Err(Broken::Half(error)),
+        }
+        tx.audit(&op.audit, &op.actor, op.now);
+        answers[at] = Some(Ok(applied));
+    }
+    Ok(())
+}
+
+fn by(actor: &Actor) -> String {
+    if actor.name.is_empty() { String::new() } else { format!(" by {}", actor.name) }
+}
+
+async fn look(all: &[(usize, &Wanted)], tx: &mut Tx<'_>) -> Result<HashMap<usize, Stored>, StoreError> {
+    let ids: Vec<Numbered> = all
+        .iter()
+        .enumerate()
+        .map(|(n, (_, one))| Numbered { n: i64::try_from(n).unwrap_or(0), id: (&one.row.id).into() })
+        .collect();
+    let mut stored = HashMap::new();
+    for row in tx.rows_many(&LOOK, &ids).await? {
+        let (state, observed, generation): (String, i64, i64) = (row.get(4)?, row.get(5)?, row.get(1)?);
+        let found = Stored {
+            generation,
+            digest: row.get(2)?,
+            deleting: row.get(3)?,
+            settled: state == "Ready" && observed == generation,
+            account: row.get(6)?,
+            service: row.get(7)?,
+            allow_replace: row.get(8)?,
+            allow_data_loss: row.get(9)?,
+            drift_every: row.get(10)?,
+        };
+        stored.insert(usize::try_from(row.get::<i64>(0)?).unwrap_or(0), found);
+    }
+    Ok(stored)
+}
+
+fn row_of<'a>(op: &'a ApplyOp, wanted: &'a Wanted) -> Row<'a> {
+    Row {
+        id: (&wanted.row.id).into(),
+        api_version: &wanted.row.api_version,
+        manifest: &wanted.row.manifest,
+        sealed_paths: &wanted.row.sealed_paths,
+        digest: &wanted.row.digest,
+        source_file: &wanted.row.source_file,
+        source_document: wanted.row.source_document,
+        now: op.now.as_microsecond(),
+        ready: wanted.ready,
+        labels: &wanted.labels,
+        account: &wanted.account,
+        service: &wanted.service,
+        applied_by: &op.actor.name,
+        trace: &op.trace,
+        allow_replace: wanted.allow_replace,
+        allow_data_loss: wanted.allow_data_loss,
+        drift_every: wanted.drift_every,
+        due: false,
+    }
+}
+
+/// Links of what was created or updated.
+async fn link(
+    all: &[(usize, &Wanted)],
+    creates: &[Row<'_>],
+    updates: &[Row<'_>],
+    tx: &mut Tx<'_>,
+) -> Result<(), StoreError> {
+    let written: HashSet<IdRow> = creates.iter().chain(updates).map(|row| row.id).collect();
+    let links: Vec<Link> = all
+        .iter()
+        .filter(|(_, one)| !one.parents.is_empty() && written.contains(&IdRow::from(&one.row.id)))
+        .flat_map(|(_, one)| {
+            one.parents.iter().map(|parent| Link {
+                id: (&one.row.id).into(),
+                to_kind: &parent.kind,
+                to_name: &parent.name,
+                to_org: &parent.org,
+                to_env: &parent.env,
+            })
+        })
+        .collect();
+    tx.execute_many(&LINK, &links).await.map(|_| ())
+}
+
+/// All of them or none: whoever refers to one of them must be deleted too.
+async fn delete_all(
+    tx: &mut Tx<'_>,
+    ids: &[ResourceId],
+    actor: &Actor,
+    trace: &str,
+    now: Timestamp,
+) -> Result<Vec<Applied>, ControlError> {
+    let chosen: HashSet<&ResourceId> = ids.iter().collect();
+    let mut deleted = Vec::with_capacity(ids.len());
+    for id in ids {
+        let row = tx
+            .row(Query::about(
+                "SELECT generation, deleting FROM resources WHERE kind = $1 AND name = $2 AND org = $3 AND env = $4",
+                id,
+            ))
+            .await?;
+        let row = row.ok_or_else(|| ControlError::NotFound(id.to_string()))?;
+        let holders = tx.rows(Query::about(HOLDERS, id)).await?;
+        let holders = holders.iter().map(|row| rows::id_at(row, 0)).collect::<Result<Vec<_>, _>>()?;
+        if let Some(holder) = holders.iter().find(|holder| !chosen.contains(holder)) {
+            return Err(ControlError::Refused(format!("{id} cannot be deleted while {holder} refers to it")));
+        }
+        deleted.push((
+            Applied { id: id.clone(), generation: row.get(0)?, result: AppliedResult::Deleting },
+            row.get::<bool>(1)?,
+        ));
+    }
+    for (one, already) in &deleted {
+        if !already {
+            let query = Query::about(SET_DELETING, &one.id).bind(now.as_microsecond()).bind(trace);
+            tx.execute(query).await?;
+            tasks::supersede(tx, &one.id, "delete", now).await?;
+            tx.event(&one.id, "deleting", by(actor).trim_start(), "", now);
+        }
+    }
+    Ok(deleted.into_iter().map(|(one, _)| one).collect())
+}
+
+struct DeleteOp {
+    ids: Vec<ResourceId>,
+    actor: Actor,
+    audit: AuditNote,
+    now: Timestamp,
+}
+
+#[async_trait]
+impl Op for DeleteOp {
+    type Answer = ();
+
+    async fn run(&self, tx: &mut Tx<'_>) -> Result<(), ControlError> {
+        delete_all(tx, &self.ids, &self.actor, "", self.now).await?;
+        tx.audit(&self.audit, &self.actor, self.now);
+        Ok(())
+    }
+}
+
+pub(super) fn micros(time: Duration) -> i64 {
+    i64::try_from(time.as_micros()).unwrap_or(i64::MAX / 4)
+}
+
+impl Control {
+    /// Resources, their links and labels, events and audit: all or nothing.
+    pub async fn apply(&self, apply: Apply, now: Timestamp) -> Result<Vec<Applied>, ControlError> {
+        let Apply { resources, delete, actor, audit, retry, trace } = apply;
+        check_count("the list of resources", resources.len() + delete.len(), APPLY_MAX)?;
+        let mut seen = HashSet::with_capacity(resources.len());
+        let encoder = self.encoder();
+        let mut wanted = Vec::with_capacity(resources.len());
+        for one in resources {
+            let labels = serde_json::to_string(&one.labels).map_err(|error| StoreError::Database(error.to_string()))?;
+            check_count("the labels", labels.len(), LABELS_BYTES_MAX)?;
+            check_count("the list of references", one.parents.len(), PARENTS_MAX)?;
+            if !seen.insert(one.resource.id.clone()) {
+                return Err(ControlError::Refused(format!("{} is declared twice", one.resource.id)));
+            }
+            wanted.push(Wanted {
+                row: encoder.resource(one.resource)?,
+                labels,
+                parents: one.parents,
+                account: cut(one.account),
+                service: cut(one.service),
+                expect: one.expect,
+                allow_replace: one.allow_replace,
+                allow_data_loss: one.allow_data_loss,
+                ready: one.ready,
+                drift_every: one.drift_every.map(micros),
+            });
+        }
+        self.write(ApplyOp { wanted, delete, actor, audit, retry, trace: cut(trace), now }).await
+    }
+
+    /// Refused while others refer to one of them and are not being deleted.
+    pub async fn delete(
+        &self,
+        ids: Vec<ResourceId>,
+        actor: &Actor,
+        audit: AuditNote,
+        now: Timestamp,
+    ) -> Result<(), ControlError> {
+        check_count("the list of resources", ids.len(), APPLY_MAX)?;
+        self.write(DeleteOp { ids, actor: actor.clone(), audit, now }).await
+    }
+}
