@@ -403,3 +403,7 @@ fn away() -> Fault {
     Fault::new(Code::Unavailable, "the identity provider cannot be asked just now")
         .help("try again in a moment; the server's log says more")
 }
+
+#[cfg(test)]
+#[path = "oidc_tests.rs"]
+mod tests;
