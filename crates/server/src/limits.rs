@@ -38,10 +38,12 @@ pub struct Limits {
     pub requests: usize,
     /// For each token; `None` for no limit.
     pub requests_per_second: Option<NonZeroU32>,
+    /// Calls without a valid token that one address may make at once; two are forgiven each second.
+    pub failed_attempts: u32,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { connections: 4096, requests: 1024, requests_per_second: NonZeroU32::new(5000) }
+        Self { connections: 4096, requests: 1024, requests_per_second: NonZeroU32::new(5000), failed_attempts: 60 }
     }
 }

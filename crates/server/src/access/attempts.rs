@@ -5,23 +5,29 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Failures that one address may have at once; each is forgiven after a while.
-const BURST: u32 = 60;
+/// Each failure is forgiven after a while.
 const FORGIVEN_AFTER: Duration = Duration::from_millis(500);
 /// Addresses that are counted; with more, those without recent failures are forgotten.
 const ADDRESSES_MAX: usize = 65_536;
 
-#[derive(Default)]
 pub struct Attempts {
+    /// Failures that one address may have at once.
+    burst: u32,
     /// When everything so far will be forgiven.
     until: Mutex<HashMap<IpAddr, Instant>>,
 }
 
 impl Attempts {
+    pub fn new(burst: u32) -> Self {
+        Self { burst, until: Mutex::default() }
+    }
+
     /// Whether an address has to wait. Asking counts for nothing.
     pub fn spent(&self, peer: IpAddr, now: Instant) -> bool {
         let until = self.until.lock().unwrap_or_else(PoisonError::into_inner);
-        until.get(&network(peer)).is_some_and(|until| until.saturating_duration_since(now) >= FORGIVEN_AFTER * BURST)
+        until
+            .get(&network(peer))
+            .is_some_and(|until| until.saturating_duration_since(now) >= FORGIVEN_AFTER * self.burst)
     }
 
     /// Counts a failure.
@@ -52,11 +58,11 @@ mod tests {
 
     #[test]
     fn an_address_that_fails_too_often_waits_and_others_do_not() {
-        let attempts = Attempts::default();
+        let attempts = Attempts::new(5);
         let now = Instant::now();
         let [bad, good, near, far] =
             ["192.0.2.1", "192.0.2.2", "2001:db8::1", "2001:db8::ffff"].map(|text| text.parse::<IpAddr>().unwrap());
-        for _ in 0..BURST {
+        for _ in 0..5 {
             assert!(!attempts.spent(bad, now));
             attempts.count(bad, now);
             attempts.count(near, now);
@@ -69,7 +75,7 @@ mod tests {
 
     #[test]
     fn what_is_remembered_is_bounded() {
-        let attempts = Attempts::default();
+        let attempts = Attempts::new(5);
         let now = Instant::now();
         for n in 0..(ADDRESSES_MAX as u32 + 10) {
             attempts.count(IpAddr::V4(n.into()), now);

@@ -44,7 +44,7 @@ impl Guard {
         Self {
             control,
             remembered: Mutex::default(),
-            attempts: Attempts::default(),
+            attempts: Attempts::new(limits.failed_attempts),
             rate: Rate::new(limits),
             used: Mutex::default(),
         }

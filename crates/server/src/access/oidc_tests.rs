@@ -49,9 +49,8 @@ impl Fake {
         let reads = Arc::new(AtomicUsize::new(0));
         let document = json!({"issuer": issuer, "jwks_uri": format!("{issuer}/keys")}).to_string();
         let (shown, counted) = (keys.clone(), reads.clone());
-        let app = Router::new()
-            .route("/realm/.well-known/openid-configuration", get(move || async move { document }))
-            .route(
+        let app =
+            Router::new().route("/realm/.well-known/openid-configuration", get(move || async move { document })).route(
                 "/realm/keys",
                 get(move || async move {
                     counted.fetch_add(1, Ordering::Relaxed);
@@ -212,10 +211,13 @@ async fn a_provider_that_is_away_or_another_lets_nobody_in() {
 
 #[test]
 fn providers_speak_https_or_are_on_this_machine() {
-    for good in ["https://login.example.com/realms/x", "http://127.0.0.1:8080/x", "http://localhost:1/x", "http://[::1]/"] {
+    for good in
+        ["https://login.example.com/realms/x", "http://127.0.0.1:8080/x", "http://localhost:1/x", "http://[::1]/"]
+    {
         assert!(check_address(good).is_ok(), "{good}");
     }
-    for bad in ["http://login.example.com", "http://127.0.0.1.example.com", "login", "ftp://127.0.0.1", "https://u@h/"] {
+    for bad in ["http://login.example.com", "http://127.0.0.1.example.com", "login", "ftp://127.0.0.1", "https://u@h/"]
+    {
         assert!(check_address(bad).is_err(), "{bad}");
     }
 }
@@ -224,7 +226,10 @@ fn providers_speak_https_or_are_on_this_machine() {
 fn groups_are_given_roles() {
     let of = |text: &str| text.parse::<GroupRole>();
     let role = of("cn=a,ou=b=operator:shop/dev").unwrap();
-    assert_eq!((role.group.as_str(), role.role, role.org.as_str(), role.env.as_str()), ("cn=a,ou=b", Role::Operator, "shop", "dev"));
+    assert_eq!(
+        (role.group.as_str(), role.role, role.org.as_str(), role.env.as_str()),
+        ("cn=a,ou=b", Role::Operator, "shop", "dev")
+    );
     assert_eq!(of("x=admin").unwrap().org, "");
     for bad in ["x", "=admin", "x=root", "x=worker", "x=admin:", "x=admin:/dev", "x=admin:a/b/c"] {
         assert!(of(bad).is_err(), "{bad}");

@@ -52,6 +52,9 @@ impl Service {
             return Err(Fault::new(Code::Denied, "a token cannot reach further than the one that makes it")
                 .help(format!("this token is for {}", caller.scope())));
         }
+        if role == Role::Worker && !asked.env.is_empty() {
+            return Err(invalid("a worker is for an org or for all, not for one env"));
+        }
         let seconds = match asked.expires_in_seconds {
             0 => EXPIRES_AFTER,
             seconds if (1..=EXPIRES_AFTER_MAX).contains(&seconds) => seconds,

@@ -4,6 +4,7 @@ use super::Bucket;
 use super::build::contexts;
 use super::decide::decide_plan;
 use super::drift::findings;
+use crate::access::{Principal, principal};
 use crate::api::Shared;
 use crate::convert;
 use crate::fault::{Code, Fault};
@@ -90,7 +91,21 @@ impl Shared {
         Ok(())
     }
 
-    async fn lease_tasks(&self, request: pb::LeaseRequest) -> Result<pb::LeaseResponse, Fault> {
+    /// A worker that is for one org has nothing to do with the tasks of others, whatever number it names.
+    async fn own(&self, caller: &Principal, held: &[pb::Held]) -> Result<(), Fault> {
+        if caller.org.is_empty() {
+            return Ok(());
+        }
+        for one in held {
+            let task = self.control.task(&TaskId(one.task.clone())).await?;
+            if task.is_none_or(|task| task.org != caller.org) {
+                return Err(self.refused(ControlError::Fenced));
+            }
+        }
+        Ok(())
+    }
+
+    async fn lease_tasks(&self, org: &str, request: pb::LeaseRequest) -> Result<pb::LeaseResponse, Fault> {
         self.check_lease(&request)?;
         let until = Instant::now() + Duration::from_secs(request.wait_seconds.into()).min(WAIT_MAX);
         let mut wakes = self.control.wakes();
@@ -99,6 +114,7 @@ impl Shared {
             wakes.mark_unchanged();
             let ask = LeaseAsk {
                 worker: request.worker.clone(),
+                org: org.to_owned(),
                 services: request.services.clone(),
                 changes: request.changes.min(TASKS_MAX),
                 checks: request.checks.min(TASKS_MAX),
@@ -293,13 +309,18 @@ impl Shared {
 #[tonic::async_trait]
 impl WorkerService for Service {
     async fn lease(&self, request: Request<pb::LeaseRequest>) -> Result<Response<pb::LeaseResponse>, Status> {
-        Ok(Response::new(self.0.lease_tasks(request.into_inner()).await?))
+        let caller = principal(&request)?;
+        if !caller.env.is_empty() {
+            return Err(Fault::new(Code::Denied, "a worker is for an org or for all, not for one env").into());
+        }
+        Ok(Response::new(self.0.lease_tasks(&caller.org, request.into_inner()).await?))
     }
 
     async fn heartbeat(
         &self,
         request: Request<pb::HeartbeatRequest>,
     ) -> Result<Response<pb::HeartbeatResponse>, Status> {
+        self.0.own(&*principal(&request)?, &request.get_ref().held).await?;
         Ok(Response::new(self.0.keep(request.into_inner()).await?))
     }
 
@@ -307,24 +328,29 @@ impl WorkerService for Service {
         &self,
         request: Request<pb::SubmitPlanRequest>,
     ) -> Result<Response<pb::SubmitPlanResponse>, Status> {
+        self.0.own(&*principal(&request)?, request.get_ref().held.as_slice()).await?;
         Ok(Response::new(self.0.judge(request.into_inner()).await?))
     }
 
     async fn record(&self, request: Request<pb::RecordRequest>) -> Result<Response<pb::RecordResponse>, Status> {
+        self.0.own(&*principal(&request)?, request.get_ref().held.as_slice()).await?;
         Ok(Response::new(self.0.write_down(request.into_inner()).await?))
     }
 
     async fn progress(&self, request: Request<pb::ProgressRequest>) -> Result<Response<pb::ProgressResponse>, Status> {
+        self.0.own(&*principal(&request)?, request.get_ref().held.as_slice()).await?;
         self.0.note_progress(request.into_inner()).await?;
         Ok(Response::new(pb::ProgressResponse {}))
     }
 
     async fn report(&self, request: Request<pb::ReportRequest>) -> Result<Response<pb::ReportResponse>, Status> {
+        self.0.own(&*principal(&request)?, request.get_ref().held.as_slice()).await?;
         self.0.end_task(request.into_inner()).await?;
         Ok(Response::new(pb::ReportResponse {}))
     }
 
     async fn release(&self, request: Request<pb::ReleaseRequest>) -> Result<Response<pb::ReleaseResponse>, Status> {
+        self.0.own(&*principal(&request)?, request.get_ref().held.as_slice()).await?;
         self.0.give_back(request.into_inner()).await?;
         Ok(Response::new(pb::ReleaseResponse {}))
     }
@@ -333,7 +359,7 @@ impl WorkerService for Service {
 #[async_trait]
 impl TaskApi for InProcess {
     async fn lease(&self, request: pb::LeaseRequest) -> Result<pb::LeaseResponse, Fault> {
-        self.0.lease_tasks(request).await
+        self.0.lease_tasks("", request).await
     }
     async fn heartbeat(&self, request: pb::HeartbeatRequest) -> Result<pb::HeartbeatResponse, Fault> {
         self.0.keep(request).await

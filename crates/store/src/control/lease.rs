@@ -140,15 +140,15 @@ impl Turns {
         Self { lanes, accounts, orgs, last }
     }
 
-    /// The lane whose turn it is, among those of these services that have work and a free place.
-    fn next(&mut self, checks: bool, services: &[String]) -> Option<usize> {
+    /// The lane whose turn it is, among those of this org and these services that have work and a free place.
+    fn next(&mut self, checks: bool, org: &str, services: &[String]) -> Option<usize> {
         let mut best: Option<((i64, i64, i64), usize)> = None;
         for (at, lane) in self.lanes.iter().enumerate() {
             let key = &lane.key;
             if key.checks != checks || lane.queued <= 0 {
                 continue;
             }
-            if !services.is_empty() && !services.contains(&key.service) {
+            if !services.is_empty() && !services.contains(&key.service) || !org.is_empty() && key.org != org {
                 continue;
             }
             let (account_turn, running) =
@@ -206,7 +206,7 @@ impl Op for LeaseOp {
         for (at, op) in ops.iter().enumerate().filter(|(_, op)| !op.ask.draining) {
             for (checks, wanted) in [(false, op.ask.changes), (true, op.ask.checks)] {
                 for _ in 0..wanted.min(HELD_MAX as u32) {
-                    let Some(lane) = turns.next(checks, &op.ask.services) else { break };
+                    let Some(lane) = turns.next(checks, &op.ask.org, &op.ask.services) else { break };
                     given[lane].push(at);
                 }
             }

@@ -425,6 +425,8 @@ pub struct Held {
 #[derive(Clone, Debug)]
 pub struct LeaseAsk {
     pub worker: String,
+    /// Only tasks of this org; empty: all.
+    pub org: String,
     /// Empty: all.
     pub services: Vec<String>,
     /// Tasks that change something or that someone waits for, at most.

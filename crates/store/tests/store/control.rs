@@ -73,6 +73,7 @@ pub fn new_task(op: TaskOp, id: &ResourceId, now: Timestamp) -> NewTask {
 pub fn ask(worker: &str, changes: u32) -> LeaseAsk {
     LeaseAsk {
         worker: worker.into(),
+        org: String::new(),
         services: Vec::new(),
         changes,
         checks: 0,
@@ -133,6 +134,7 @@ on_both! {
     stale_writes_are_refused,
     a_repeated_record_has_one_effect,
     a_lease_that_ended_goes_to_another,
+    a_worker_of_one_org_gets_no_task_of_another,
     at_most_one_open_task_changes_a_resource,
     what_moved_on_is_due_again,
     deletes_wait_for_children_and_win_over_applies,
@@ -323,6 +325,22 @@ async fn a_lease_that_ended_goes_to_another(place: Place) {
     assert!(matches!(control.release(&second.held, "", at(53)).await, Err(ControlError::Fenced)));
     assert!(control.lease(ask("w4", 1), at(53)).await.unwrap().is_empty());
     assert!(control.lease(LeaseAsk { draining: true, ..ask("w4", 1) }, at(99)).await.unwrap().is_empty());
+}
+
+async fn a_worker_of_one_org_gets_no_task_of_another(place: Place) {
+    let control = control(&place).await;
+    let plan = |org: &str| NewTask {
+        resource: None,
+        org: org.into(),
+        payload: Some(SecretString::from("{}".to_owned())),
+        ..new_task(TaskOp::Plan, &vpc("x"), at(0))
+    };
+    control.enqueue(vec![plan("shop"), plan("bank")], at(0)).await.unwrap();
+    let shop = LeaseAsk { org: "shop".into(), ..ask("w1", 9) };
+    let leased = control.lease(shop.clone(), at(1)).await.unwrap();
+    assert_eq!(leased.iter().map(|one| one.task.org.as_str()).collect::<Vec<_>>(), ["shop"]);
+    assert!(control.lease(shop, at(1)).await.unwrap().is_empty());
+    assert_eq!(control.lease(ask("w2", 9), at(1)).await.unwrap().len(), 1, "the other waits for a worker of all orgs");
 }
 
 async fn at_most_one_open_task_changes_a_resource(place: Place) {
