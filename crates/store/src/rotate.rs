@@ -72,7 +72,7 @@ impl Store {
                 connection.close().await?;
                 return Ok(Rotated { resealed: total.resealed, key_id: ring.first().id().to_owned() });
             }
-            if clean {
+            if !waited {
                 // A server that has not seen the new ring yet may have written with an old key just now.
                 tokio::time::sleep(RING_SEEN_WITHIN).await;
                 waited = true;

@@ -83,11 +83,9 @@ impl<R: Read> Lines<R> {
 
     pub fn header(&mut self) -> Result<Header, BackupError> {
         let not_ours = BackupError::NotBackup("it was encrypted, and holds something else");
-        let value: Value = match self.parse("its first line") {
-            Ok(value) => value,
-            Err(BackupError::Damaged(_)) => return Err(not_ours),
-            Err(other) => return Err(other),
-        };
+        self.next()?;
+        self.hash.update(&*self.line);
+        let Ok(value) = serde_json::from_slice::<Value>(&self.line) else { return Err(not_ours) };
         if value.get("backup").and_then(Value::as_str) != Some("berth") {
             return Err(not_ours);
         }

@@ -76,17 +76,8 @@ pub async fn restore(
     if let Some(path) = &made {
         db::create_file(path)?;
     }
-    let done = restore_into(lines, &header, keys, &into, replace, &mut progress).await;
-    match done {
-        Ok(restored) => check(restored, into).await,
-        Err(error) => {
-            // An empty file that was made for this is no one's.
-            if let Some(path) = made.filter(|path| std::fs::metadata(path).is_ok_and(|about| about.len() == 0)) {
-                _ = std::fs::remove_file(path);
-            }
-            Err(error)
-        }
-    }
+    let restored = restore_into(lines, &header, keys, &into, replace, made, &mut progress).await?;
+    check(restored, into).await
 }
 
 async fn restore_into<R: Read + Send>(
@@ -95,6 +86,7 @@ async fn restore_into<R: Read + Send>(
     keys: Option<KeyRing>,
     into: &Options,
     replace: bool,
+    made: Option<PathBuf>,
     progress: &mut (impl FnMut(BackupProgress<'_>) + Send),
 ) -> Result<Restored, BackupError> {
     let location = &into.location;
@@ -115,6 +107,10 @@ async fn restore_into<R: Read + Send>(
         Err(error) => {
             _ = connection.run("ROLLBACK").await;
             _ = connection.close().await;
+            if let Some(path) = made {
+                // Made for this, and nobody else could have written to it; the lock is still held.
+                _ = std::fs::remove_file(path);
+            }
             drop(lock);
             Err(error)
         }

@@ -18,14 +18,17 @@ macro_rules! on_both {
     };
 }
 
+mod backup;
 mod bulk;
 mod control;
 mod durable;
 mod opening;
 mod place;
 mod postgres;
+mod rotation;
 mod secrets;
 mod server;
+mod upgrade;
 mod writes;
 
 use berth_engine::record::{Intent, Status};
