@@ -1,9 +1,9 @@
 //! The command tree.
 
 use crate::commands::{
-    accounts, apply, approve, audit, completion, context, delete, describe, doctor, drift, events, explain, get, graph,
-    history, import, init, kinds, kubeconfig, login, logout, man, outputs, plan, refresh, sandbox, schema, tasks,
-    token, validate, wait, whoami, worker, workers,
+    accounts, apply, approve, audit, backup, completion, context, delete, describe, doctor, drift, events, explain,
+    get, graph, history, import, init, key, kinds, kubeconfig, login, logout, man, outputs, plan, refresh, restore,
+    sandbox, schema, tasks, token, validate, wait, whoami, worker, workers,
 };
 use crate::failure::{Failure, Outcome};
 use clap::{ArgAction, Parser, Subcommand};
@@ -64,6 +64,9 @@ pub enum Command {
     Context(context::Args),
     Token(token::Args),
     Audit(audit::Args),
+    Backup(backup::Args),
+    Restore(restore::Args),
+    Key(key::Args),
     Doctor(doctor::Args),
     Completion(completion::Args),
     Man(man::Args),
@@ -104,6 +107,9 @@ impl Command {
             Command::Context(args) => context::run(args),
             Command::Token(args) => token::run(args),
             Command::Audit(args) => audit::run(args),
+            Command::Backup(args) => backup::run(args),
+            Command::Restore(args) => restore::run(args),
+            Command::Key(args) => key::run(args),
             Command::Doctor(args) => doctor::run(args),
             Command::Completion(args) => completion::run(args),
             Command::Man(args) => man::run(args),

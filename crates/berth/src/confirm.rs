@@ -24,7 +24,7 @@ pub fn confirm(plan: &Plan, args: ConfirmArgs, is_protected: impl Fn(&ResourceId
         return Err(Failure::new(format!("{} is protected: it may not be {}", resource.id, past(resource.action)))
             .help("it has the annotation `berth.dev/protect: \"true\"`; take it off and apply, then try again"));
     }
-    let asks = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+    let asks = asks();
     if !losing.is_empty() && !args.allow_replace {
         if !asks {
             let first = losing[0];
@@ -59,6 +59,43 @@ pub fn confirm(plan: &Plan, args: ConfirmArgs, is_protected: impl Fn(&ResourceId
         "y" | "yes" => Ok(()),
         _ => Err(Failure::new("not confirmed; nothing was changed")),
     }
+}
+
+/// Returns only when it may be done.
+pub fn proceed(what: &str, yes: bool) -> Result<(), Failure> {
+    if yes {
+        return Ok(());
+    }
+    if !asks() {
+        return Err(
+            Failure::new(format!("{what}: not confirmed, and there is no terminal to ask on")).help("add --yes")
+        );
+    }
+    match ask(&format!("{what}. Go on? [y/N] "))?.to_ascii_lowercase().as_str() {
+        "y" | "yes" => Ok(()),
+        _ => Err(Failure::new("not confirmed; nothing was changed")),
+    }
+}
+
+/// Returns only when everything in a state may be replaced: it was asked for, and the state was named once more.
+pub fn replace_all(state: &str, yes: bool) -> Result<(), Failure> {
+    if yes {
+        return Ok(());
+    }
+    let what = format!("everything in {state} will be replaced");
+    if !asks() {
+        return Err(
+            Failure::new(format!("{what}: not confirmed, and there is no terminal to ask on")).help("add --yes")
+        );
+    }
+    match ask(&format!("{what}. Type `{state}` to allow it: "))? == state {
+        true => Ok(()),
+        false => Err(Failure::new("not confirmed; nothing was changed")),
+    }
+}
+
+fn asks() -> bool {
+    std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 
 /// Whether carrying it out takes away something that runs or holds data. A firewall that is deleted on request does not.

@@ -7,6 +7,7 @@ mod cli;
 mod commands;
 mod confirm;
 mod contexts;
+mod database;
 mod diagnostics;
 mod drift_view;
 mod failure;

@@ -48,6 +48,16 @@ pub(crate) enum Kind {
     Postgres(Box<PgConnectOptions>),
 }
 
+impl Location {
+    /// The file, for a state of SQLite's.
+    pub fn path(&self) -> Option<&std::path::Path> {
+        match &self.0 {
+            Kind::Sqlite(path) => Some(path),
+            Kind::Postgres(_) => None,
+        }
+    }
+}
+
 impl Default for Location {
     fn default() -> Self {
         Self(Kind::Sqlite(PathBuf::new()))

@@ -2,6 +2,9 @@
 //! a result on standard output stays clean.
 
 mod board;
+mod steps;
+
+pub use steps::Steps;
 
 use crate::address::Names;
 use crate::terminal;

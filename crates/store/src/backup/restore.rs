@@ -56,6 +56,8 @@ pub struct Restored {
     pub keys_written: Option<PathBuf>,
     /// Secrets, all of which open.
     pub secrets: u64,
+    /// Lines of the audit log, which is whole; `None` where there is none yet.
+    pub audit: Option<u64>,
 }
 
 /// Takes a backup into a database, whole or not at all.
@@ -157,6 +159,7 @@ async fn transaction<R: Read + Send>(
         schema: header.schema,
         keys_written,
         secrets: 0,
+        audit: None,
     })
 }
 

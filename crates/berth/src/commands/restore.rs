@@ -1,0 +1,85 @@
+//! `berth restore`: a backup into a database, whole or not at all.
+
+use super::backup::{failure, passphrase, secret_file};
+use crate::cli::{Threads, block_on};
+use crate::confirm;
+use crate::database::DatabaseArgs;
+use crate::diagnostics::count;
+use crate::failure::{Exit, Failure, Outcome};
+use crate::progress::Steps;
+use berth_store::{BackupProgress, Identity, Options, RestoreOptions, Restored, restore};
+use secrecy::SecretString;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::PathBuf;
+
+/// Restore a backup into a new database, of the same kind or the other
+#[derive(clap::Args, Debug)]
+#[command(
+    before_help = "Examples:\n  berth restore --db sqlite:berth-server/state.db --key-file berth-server/key berth.age --identity me.txt\n  berth restore --db postgres://berth@db/berth berth.age --passphrase-file phrase.txt"
+)]
+pub struct Args {
+    /// The backup
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    #[command(flatten)]
+    database: DatabaseArgs,
+    /// File with the secret key of age's that opens it
+    #[arg(long, value_name = "FILE", required_unless_present = "passphrase_file", conflicts_with = "passphrase_file")]
+    identity: Option<PathBuf>,
+    /// File whose first line opens it
+    #[arg(long, value_name = "FILE")]
+    passphrase_file: Option<PathBuf>,
+    /// Replace what is in the database. It is asked for twice: also with --yes
+    #[arg(long)]
+    replace: bool,
+    /// With --replace: do not ask
+    #[arg(short, long, requires = "replace")]
+    yes: bool,
+}
+
+pub fn run(args: Args) -> Outcome {
+    if !args.database.is_said() {
+        return Err(Failure::new("no database to restore into was named")
+            .help("name it with --db sqlite:PATH, --db postgres://… or --state PATH"));
+    }
+    let identity = match (&args.identity, &args.passphrase_file) {
+        (_, Some(path)) => Identity::Passphrase(passphrase(path)?),
+        (Some(path), None) => Identity::Keys(SecretString::from(secret_file(path)?.to_string())),
+        (None, None) => return Err(Failure::new("neither --identity nor --passphrase-file was given")),
+    };
+    let location = args.database.location()?;
+    if args.replace {
+        confirm::replace_all(&location.to_string(), args.yes)?;
+    }
+    let file = File::open(&args.file)
+        .map_err(|error| Failure::caused(format!("cannot open {}", args.file.display()), &error))?;
+    let key = args.database.key.source(Some(&location));
+    let into = Options { location, key, must_exist: false };
+    let shown = into.location.to_string();
+    block_on(Threads::Two, async {
+        let steps = Steps::new("restoring");
+        let progress = |told: BackupProgress<'_>| steps.rows(told.table, told.rows, told.rows_in_all);
+        let options = RestoreOptions { into, replace: args.replace };
+        let done = restore(BufReader::with_capacity(1 << 20, file), &identity, options, progress).await;
+        steps.end();
+        tell(&done.map_err(|error| failure(error, &args.file))?, &shown);
+        Ok(Exit::Done)
+    })
+}
+
+fn tell(done: &Restored, place: &str) {
+    let rows = count(usize::try_from(done.rows).unwrap_or(usize::MAX), "row");
+    anstream::eprintln!("{rows} of {} tables, as of {}, are in {place}", done.tables, done.at);
+    anstream::eprintln!("{} secrets open", done.secrets);
+    if let Some(entries) = done.audit {
+        anstream::eprintln!(
+            "the audit log is whole: {}",
+            count(usize::try_from(entries).unwrap_or(usize::MAX), "line")
+        );
+    }
+    if let Some(path) = &done.keys_written {
+        anstream::eprintln!("the keys are in {}", path.display());
+    }
+    anstream::eprintln!("whoever was at work when the backup was made can write nothing here");
+}
