@@ -16,7 +16,7 @@ const SECRET_FILE_BYTES: u64 = 64 << 10;
 /// Back up a state, while a server runs
 #[derive(clap::Args, Debug)]
 #[command(
-    before_help = "Examples:\n  berth backup --out berth.age --recipient age1…\n  berth backup --db postgres://berth@db/berth --out berth.age --passphrase-file phrase.txt"
+    before_help = "Examples:\n  berth backup --out berth.age --recipient age1…\n  berth backup --db sqlite:berth-server/state.db --out b.age --passphrase-file p.txt"
 )]
 pub struct Args {
     #[command(flatten)]

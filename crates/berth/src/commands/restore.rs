@@ -16,7 +16,7 @@ use std::path::PathBuf;
 /// Restore a backup into a new database, of the same kind or the other
 #[derive(clap::Args, Debug)]
 #[command(
-    before_help = "Examples:\n  berth restore --db sqlite:berth-server/state.db --key-file berth-server/key berth.age --identity me.txt\n  berth restore --db postgres://berth@db/berth berth.age --passphrase-file phrase.txt"
+    before_help = "Examples:\n  berth restore berth.age --db sqlite:new/state.db --identity me.txt\n  berth restore berth.age --db postgres://berth@db/berth --passphrase-file p.txt"
 )]
 pub struct Args {
     /// The backup
