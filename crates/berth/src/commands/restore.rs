@@ -63,8 +63,13 @@ pub fn run(args: Args) -> Outcome {
         let options = RestoreOptions { into, replace: args.replace };
         let done = restore(BufReader::with_capacity(1 << 20, file), &identity, options, progress).await;
         steps.end();
-        tell(&done.map_err(|error| failure(error, &args.file))?, &shown);
-        Ok(Exit::Done)
+        let done = done.map_err(|error| failure(error, &args.file))?;
+        tell(&done, &shown);
+        match done.audit.broken_at {
+            None => Ok(Exit::Done),
+            Some(line) => Err(Failure::new(format!("the audit log is broken at line {line}"))
+                .help("everything was restored; the log was changed before the backup was made, or in it")),
+        }
     })
 }
 
@@ -72,11 +77,9 @@ fn tell(done: &Restored, place: &str) {
     let rows = count(usize::try_from(done.rows).unwrap_or(usize::MAX), "row");
     anstream::eprintln!("{rows} of {} tables, as of {}, are in {place}", done.tables, done.at);
     anstream::eprintln!("{} secrets open", done.secrets);
-    if let Some(entries) = done.audit {
-        anstream::eprintln!(
-            "the audit log is whole: {}",
-            count(usize::try_from(entries).unwrap_or(usize::MAX), "line")
-        );
+    if done.audit.whole && done.audit.entries > 0 {
+        let lines = count(usize::try_from(done.audit.entries).unwrap_or(usize::MAX), "line");
+        anstream::eprintln!("the audit log is whole: {lines}");
     }
     if let Some(path) = &done.keys_written {
         anstream::eprintln!("the keys are in {}", path.display());

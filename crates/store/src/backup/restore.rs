@@ -3,6 +3,7 @@
 use super::read::{self, Lines};
 use super::{BackupError, BackupProgress, Header, Identity, TOLD_EVERY_ROWS};
 use crate::catalog::{self, Kind, Table, quoted};
+use crate::control::types::AuditState;
 use crate::db::{self, Connection, Query};
 use crate::error::StoreError;
 use crate::key::{Found, KeySource, write_ring};
@@ -56,8 +57,8 @@ pub struct Restored {
     pub keys_written: Option<PathBuf>,
     /// Secrets, all of which open.
     pub secrets: u64,
-    /// Lines of the audit log, which is whole; `None` where there is none yet.
-    pub audit: Option<u64>,
+    /// The audit log, followed line by line.
+    pub audit: AuditState,
 }
 
 /// Takes a backup into a database, whole or not at all.
@@ -159,7 +160,7 @@ async fn transaction<R: Read + Send>(
         schema: header.schema,
         keys_written,
         secrets: 0,
-        audit: None,
+        audit: AuditState { whole: true, entries: 0, broken_at: None, head: String::new() },
     })
 }
 
@@ -349,6 +350,7 @@ fn place_keys(keys: Option<KeyRing>, source: &KeySource, check: Option<&str>) ->
 async fn check(restored: Restored, into: Options) -> Result<Restored, BackupError> {
     let store = Store::open(Options { must_exist: true, ..into }).await?;
     let checked = store.check_secrets().await;
+    let audit = store.verify_audit().await;
     store.close().await;
-    Ok(Restored { secrets: checked?, ..restored })
+    Ok(Restored { secrets: checked?, audit: audit?, ..restored })
 }

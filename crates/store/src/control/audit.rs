@@ -8,6 +8,7 @@ use crate::db::{Multi, Query, Row};
 use crate::encode::cut;
 use crate::error::StoreError;
 use crate::rows::time;
+use crate::store::Store;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -153,7 +154,14 @@ impl Control {
 
     /// Reads the whole log in pages and follows the chain.
     pub async fn verify_audit(&self) -> Result<AuditState, StoreError> {
-        let pool = self.store().pool();
+        self.store().verify_audit().await
+    }
+}
+
+impl Store {
+    /// As [`Control::verify_audit`], for a state without a server.
+    pub async fn verify_audit(&self) -> Result<AuditState, StoreError> {
+        let pool = self.pool();
         // The log may grow meanwhile: what is checked is what there was at the start.
         let head: Option<String> = pool.row(Query::new(HEAD), |row| row.get(0)).await?;
         let (last, head) = parse_head(&head.unwrap_or_default());
