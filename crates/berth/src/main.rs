@@ -13,6 +13,7 @@ mod drift_view;
 mod failure;
 mod files;
 mod graph;
+mod guard;
 mod kubeconfig_file;
 mod manifests;
 mod output;

@@ -13,7 +13,7 @@ use crate::saved_plan::SavedPlan;
 use crate::source::Source;
 use crate::terminal::harmless_line;
 use crate::workspace::{Workspace, WorkspaceArgs, settled, stored_manifest};
-use crate::{drift_view, manifests, plan_view, remote, stored};
+use crate::{drift_view, guard, manifests, plan_view, remote, stored};
 use berth_clouds::Credentials;
 use berth_engine::{Plan, Request};
 use berth_model::{Manifest, ResourceId};
@@ -227,6 +227,7 @@ async fn apply_in(args: &Args, workspace: &Workspace, from: From) -> Outcome {
     if matches!(format, Format::Table | Format::Wide) && !planned.plan.is_empty() {
         anstream::eprint!("{}", plan_view::text(&planned.plan, format == Format::Wide));
     }
+    guard::check(&workspace.store, &request, &planned.plan).await?;
     // A plan that was looked at and saved needs no second yes; what it takes away it said.
     let confirm = if promised.is_some() { ConfirmArgs { yes: true, allow_replace: true } } else { args.confirm };
     let work = allowed(&planned.plan, confirm, &request)?;

@@ -11,7 +11,7 @@ use crate::remote::carry_out::Job;
 use crate::remote::{Remote, Which};
 use crate::source::Source;
 use crate::workspace::{Workspace, WorkspaceArgs};
-use crate::{manifests, plan_view, remote, stored};
+use crate::{guard, manifests, plan_view, remote, stored};
 use berth_engine::{Known, Plan, Report, parents};
 use berth_model::ResourceId;
 use berth_store::{Entries, Filter};
@@ -97,6 +97,7 @@ async fn delete(args: &Args, workspace: &Workspace, what: What) -> Outcome {
     if matches!(format, Format::Table | Format::Wide) {
         anstream::eprint!("{}", plan_view::text(&planned.plan, format == Format::Wide));
     }
+    guard::check(&workspace.store, &request, &planned.plan).await?;
     allowed(&planned.plan, args.confirm, &request)?;
     for id in &request.unwanted {
         run.set_deleting(id).await?;

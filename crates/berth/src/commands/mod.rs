@@ -26,6 +26,7 @@ pub mod logout;
 pub mod man;
 pub mod outputs;
 pub mod plan;
+pub mod policy;
 pub mod refresh;
 pub mod restore;
 pub mod sandbox;

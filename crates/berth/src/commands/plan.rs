@@ -11,7 +11,7 @@ use crate::remote::carry_out::{make_plan as make_server_plan, print_verdicts};
 use crate::remote::{Remote, Which};
 use crate::saved_plan::SavedPlan;
 use crate::workspace::{Workspace, WorkspaceArgs};
-use crate::{manifests, plan_view};
+use crate::{guard, manifests, plan_view};
 use berth_model::{Manifest, ResourceId};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -88,6 +88,7 @@ async fn plan(args: &Args, workspace: &Workspace, manifests: &[Arc<Manifest>]) -
     }
     let names = || plan.resources.iter().map(|r| r.id.to_string()).collect();
     output::show(args.output.output, &plan.to_json(), |wide| plan_view::text(&plan, wide), names)?;
+    guard::tell(&workspace.store, &request, &plan).await?;
     if let Some(path) = args.out.as_ref().filter(|_| !plan.is_empty()) {
         let flag = if args.workspace.sandbox.sandbox { " --sandbox" } else { "" };
         anstream::eprintln!("to carry out exactly this:   berth apply {}{flag}", path.display());

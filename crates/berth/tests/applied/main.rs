@@ -3,6 +3,7 @@
 
 mod asks;
 mod drift;
+mod guards;
 mod log;
 mod project;
 mod reads;

@@ -4,4 +4,5 @@ mod bad_input;
 mod common;
 mod doctor;
 mod look_up;
+mod policy;
 mod sandbox;

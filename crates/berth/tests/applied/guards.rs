@@ -1,0 +1,67 @@
+//! Environments and policies without a server: stored as resources, and policies hold.
+
+use crate::project::Project;
+use serde_json::json;
+
+const GUARDS: &str = "\
+apiVersion: berth.dev/v1
+kind: Environment
+metadata: {name: prod}
+spec: {protected: true, drift: {schedule: 1h}}
+---
+apiVersion: berth.dev/v1
+kind: Policy
+metadata: {name: no-london}
+spec:
+  rule: action != 'delete' && spec.region.startsWith('lon')
+  effect: deny
+  message: nothing is made in London
+---
+apiVersion: berth.dev/v1
+kind: Policy
+metadata: {name: owned}
+spec:
+  rule: \"!has(resource.labels.team)\"
+  effect: warn
+  message: whose is it? set the label team
+";
+
+fn net(region: &str) -> String {
+    format!(
+        "apiVersion: civo.berth.dev/v1\nkind: CivoVpc\nmetadata: {{name: net, env: prod}}\nspec: {{networkName: net, region: {region}}}\n"
+    )
+}
+
+#[test]
+fn policies_hold_on_a_laptop_too() {
+    let project = Project::new(&[("guards.yaml", GUARDS), ("net.yaml", &net("lon1"))]);
+    // One that is applied with what it is about holds already, and then nothing at all is stored.
+    let refused = project.berth(&["apply", "-f", ".", "--yes"]).is(1);
+    assert!(
+        refused.stderr.contains("policy no-london denies it: nothing is made in London; nothing was changed"),
+        "{refused}"
+    );
+    assert_eq!(project.json(&["get", "-o", "json"]), json!([]));
+
+    let applied = project.berth(&["apply", "-f", "guards.yaml", "--yes"]).is(0);
+    assert!(applied.stderr.contains("note: Environment/prod is protected"), "{applied}");
+    assert!(applied.stderr.contains("3 resources Ready"), "{applied}");
+    let again = project.berth(&["apply", "-f", "guards.yaml", "--yes"]).is(0);
+    assert!(again.stderr.contains("nothing to do"), "{again}");
+
+    project.berth(&["apply", "-f", "net.yaml", "--yes"]).is(1);
+    let plan = project.berth(&["plan", "-f", "net.yaml"]).is(0);
+    assert!(plan.stderr.contains("warning: CivoVpc/net: policy no-london denies it"), "{plan}");
+    project.write("net.yaml", &net("fra1"));
+    let warned = project.berth(&["apply", "-f", "net.yaml", "--yes"]).is(0);
+    assert!(warned.stderr.contains("warning: CivoVpc/net: policy owned warns: whose is it?"), "{warned}");
+
+    // Guards can be changed and taken away, whatever they say.
+    project.write("guards.yaml", &GUARDS.replace("action != 'delete' && spec.region.startsWith('lon')", "1 == 1"));
+    project.berth(&["apply", "-f", "guards.yaml", "--yes"]).is(0);
+    let refused = project.berth(&["delete", "civovpc/net", "--yes"]).is(1);
+    assert!(refused.stderr.contains("policy no-london denies it"), "{refused}");
+    project.berth(&["delete", "-f", "guards.yaml", "--yes"]).is(0);
+    project.berth(&["delete", "civovpc/net", "--yes"]).is(0);
+    assert_eq!(project.json(&["get", "-o", "json"]), json!([]));
+}
