@@ -48,7 +48,7 @@ CREATE TABLE links (
 );
 CREATE INDEX links_parent ON links (kind, name, org, env);
 
--- `waiting` is a queued task whose time has not come. `checks` are drift checks, which have places of their own.
+-- `waiting` is a queued task whose time has not come. `cancel_mark` is its resource's mark when someone cancelled it. `checks` are drift checks, which have places of their own.
 CREATE TABLE tasks (
     id            TEXT COLLATE "C" PRIMARY KEY NOT NULL,
     op            TEXT NOT NULL,
@@ -57,6 +57,7 @@ CREATE TABLE tasks (
     state         TEXT NOT NULL,
     waiting       BOOLEAN NOT NULL,
     cancelling    BOOLEAN NOT NULL,
+    cancel_mark   BIGINT,
     kind          TEXT COLLATE "C" NOT NULL,
     name          TEXT COLLATE "C" NOT NULL,
     org           TEXT COLLATE "C" NOT NULL,

@@ -52,7 +52,7 @@ CREATE TABLE links (
 ) WITHOUT ROWID;
 CREATE INDEX links_parent ON links (kind, name, org, env);
 
--- `waiting` is a queued task whose time has not come. `checks` are drift checks, which have places of their own.
+-- `waiting` is a queued task whose time has not come. `cancel_mark` is its resource's mark when someone cancelled it. `checks` are drift checks, which have places of their own.
 CREATE TABLE tasks (
     id            TEXT PRIMARY KEY NOT NULL,
     op            TEXT NOT NULL,
@@ -61,6 +61,7 @@ CREATE TABLE tasks (
     state         TEXT NOT NULL,
     waiting       BOOLEAN NOT NULL,
     cancelling    BOOLEAN NOT NULL,
+    cancel_mark   BIGINT,
     kind          TEXT NOT NULL,
     name          TEXT NOT NULL,
     org           TEXT NOT NULL,

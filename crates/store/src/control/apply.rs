@@ -119,6 +119,16 @@ static UNLINK: Multi = Multi::new(
     IDS,
 );
 
+/// What one that is being deleted waits for may be that nobody refers to it any more.
+static WAKE_PARENTS: Multi = Multi::new(
+    "UPDATE resources SET due_at = (SELECT MAX(v.now) FROM {rows}), due_mark = due_mark + 1 \
+     WHERE deleting AND id IN (SELECT p.id FROM {rows} \
+     JOIN resources r ON r.kind = v.kind AND r.name = v.name AND r.org = v.org AND r.env = v.env \
+     JOIN links l ON l.child = r.id \
+     JOIN resources p ON p.kind = l.kind AND p.name = l.name AND p.org = l.org AND p.env = l.env)",
+    &[("kind", "text"), ("name", "text"), ("org", "text"), ("env", "text"), ("now", "bigint")],
+);
+
 static LINK: Multi = Multi::new(
     "INSERT INTO links (child, kind, name, org, env) SELECT r.id, v.to_kind, v.to_name, v.to_org, v.to_env FROM {rows} \
      JOIN resources r ON r.kind = v.kind AND r.name = v.name AND r.org = v.org AND r.env = v.env \
@@ -358,6 +368,8 @@ async fn apply_round(ops: &[&ApplyOp], round: &[usize], answers: &mut Answers, t
         tx.execute_many(&KEEP_REVISIONS, &ids).await?;
         tx.execute_many(&UPDATE, &updates).await?;
         tx.execute_many(&DROP_REVISIONS, &kept).await?;
+        let timed: Vec<Timed> = updates.iter().map(|row| Timed { now: row.now, id: row.id }).collect();
+        tx.execute_many(&WAKE_PARENTS, &timed).await?;
         tx.execute_many(&UNLINK, &ids).await?;
     }
     tx.execute_many(&TOUCH, &touches).await?;

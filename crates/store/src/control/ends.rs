@@ -46,11 +46,14 @@ static END: Multi = Multi::new(
 static FORGET_RECORDS: Multi =
     Multi::new("DELETE FROM records WHERE task IN (SELECT v.task FROM {rows})", &[("task", "text")]);
 
-/// What a task's end means for its resource. One that moved on while the task ran is due at once, however that ended.
+/// What a task's end means for its resource. One that moved on while the task ran is due at once, however that ended; so is
+/// one whose task was stopped, unless someone cancelled it and nothing happened since.
 static AFTER: Multi = Multi::new(
     "UPDATE resources SET \
      due_at = CASE WHEN (v.applies AND (deleting OR generation <> v.of_generation)) OR (NOT v.applies AND NOT deleting) \
        THEN v.now \
+       WHEN v.outcome = 'cancelled' \
+         AND COALESCE((SELECT t.cancel_mark FROM tasks t WHERE t.id = v.task), -1) <> due_mark THEN v.now \
        WHEN v.outcome = 'done' AND (deleting OR state <> 'Ready' OR observed_generation <> generation) \
        THEN COALESCE(v.retry_at, v.now + 30000000) ELSE v.retry_at END, \
      due_mark = due_mark + 1, \
@@ -63,6 +66,7 @@ static AFTER: Multi = Multi::new(
      FROM {rows} WHERE resources.kind = v.to_kind AND resources.name = v.to_name AND resources.org = v.to_org \
      AND resources.env = v.to_env",
     &[
+        ("task", "text"),
         ("to_kind", "text"),
         ("to_name", "text"),
         ("to_org", "text"),
@@ -118,6 +122,7 @@ struct EndRow<'a> {
 
 #[derive(Serialize)]
 struct AfterRow<'a> {
+    task: &'a str,
     to_kind: &'a str,
     to_name: &'a str,
     to_org: &'a str,
@@ -217,6 +222,7 @@ pub(super) async fn after(tx: &mut Tx<'_>, task: &Task, after: &After, now: Time
 fn after_row<'a>(task: &'a Task, after: &'a After, now: Timestamp) -> Option<AfterRow<'a>> {
     let id = task.resource.as_ref().filter(|_| task.op.mutates())?;
     Some(AfterRow {
+        task: &task.id.0,
         to_kind: &id.kind,
         to_name: &id.name,
         to_org: &id.org,

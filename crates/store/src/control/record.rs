@@ -3,6 +3,7 @@
 
 use super::Control;
 use super::ends::{self, After, held};
+use super::tasks::{self, task_columns};
 use super::tx::Tx;
 use super::types::*;
 use super::writer::Op;
@@ -24,7 +25,13 @@ const LOG_CALL_MAX: usize = 1_000;
 const LOG_LINE_BYTES_MAX: usize = 4 << 10;
 const KEY_BYTES_MAX: usize = 200;
 
-const RECORDED: &str = "SELECT entry FROM records WHERE task = $1 AND key = $2";
+/// The task, and whether this write was done before and with which entry.
+const HELD: &str = concat!(
+    "SELECT ",
+    task_columns!(),
+    ", EXISTS (SELECT 1 FROM records WHERE task = $1 AND key = $2), \
+     (SELECT entry FROM records WHERE task = $1 AND key = $2) FROM tasks WHERE id = $1"
+);
 const REMEMBER: &str = "INSERT INTO records (task, key, entry) VALUES ($1, $2, $3)";
 const ENTRY_OF: &str = "SELECT kind, name, org, env FROM journal WHERE id = $1";
 const STATE_OF: &str = "SELECT state, deleting FROM resources WHERE kind = $1 AND name = $2 AND org = $3 AND env = $4";
@@ -145,9 +152,14 @@ impl Op for Record {
     type Answer = Option<EntryId>;
 
     async fn run(&self, tx: &mut Tx<'_>) -> Result<Self::Answer, ControlError> {
-        let task = held(tx, &self.held, self.now).await?;
-        if let Some(row) = tx.row(Query::new(RECORDED).bind(&self.held.task.0).bind(&self.key)).await? {
-            return Ok(row.get::<Option<i64>>(0)?.map(EntryId));
+        let row = tx.row(Query::new(HELD).bind(&self.held.task.0).bind(&self.key)).await?;
+        let row = row.ok_or(ControlError::Fenced)?;
+        let task = tasks::task(&row)?;
+        if !ends::is_held(&task, self.held.fence, self.now) {
+            return Err(ControlError::Fenced);
+        }
+        if row.get(26)? {
+            return Ok(row.get::<Option<i64>>(27)?.map(EntryId));
         }
         self.allowed(&task, tx).await?;
         let mut entry = None;

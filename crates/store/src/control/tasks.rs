@@ -16,7 +16,7 @@ use jiff::Timestamp;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Tasks in one call.
 const TASKS_MAX: usize = 10_000;
@@ -50,7 +50,11 @@ const OPEN_OF: &str = concat!(
     ", waiting FROM tasks WHERE kind = $1 AND name = $2 AND org = $3 AND env = $4 AND mutates \
      AND state IN ('queued', 'running')"
 );
-pub(super) const CANCELLING: &str = "UPDATE tasks SET cancelling = TRUE WHERE id = $1";
+/// Something else is wanted now.
+const STOP: &str = "UPDATE tasks SET cancelling = TRUE WHERE id = $1";
+/// Someone wants it to rest, unless something happens to its resource from now on.
+const CANCEL: &str = "UPDATE tasks SET cancelling = TRUE, cancel_mark = (SELECT r.due_mark FROM resources r \
+     WHERE r.kind = tasks.kind AND r.name = tasks.name AND r.org = tasks.org AND r.env = tasks.env) WHERE id = $1";
 
 pub(super) static INSERT: Multi = Multi::new(
     "INSERT INTO tasks (id, op, mutates, checks, state, waiting, cancelling, kind, name, org, env, lane_org, account, \
@@ -115,12 +119,19 @@ pub(super) struct TaskRow {
     payload: String,
 }
 
-/// In the order that they are made in, also within a millisecond.
+/// In the order that they are made in, also within a millisecond: a count fills the first bits that are not the time's.
 fn new_id(now: Timestamp) -> Result<String, StoreError> {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
+    static NEXT: AtomicU32 = AtomicU32::new(0);
     let mut bytes = [0u8; 10];
     crate::seal::random(&mut bytes)?;
-    bytes[..2].copy_from_slice(&NEXT.fetch_add(1, Ordering::Relaxed).rotate_left(4).to_be_bytes());
+    let count = NEXT.fetch_add(1, Ordering::Relaxed);
+    // Twelve bits beside the version, six beside the variant, then as they come.
+    let [high, low] = ((count >> 20) as u16).to_be_bytes();
+    bytes[0] = high;
+    bytes[1] = low;
+    bytes[2] = (count >> 14) as u8 & 0x3f;
+    bytes[3] = (count >> 6) as u8;
+    bytes[4] = ((count as u8) << 2) | (bytes[4] & 3);
     let millis = u64::try_from(now.as_millisecond()).unwrap_or(0);
     Ok(uuid::Builder::from_unix_timestamp_millis(millis, &bytes).into_uuid().to_string())
 }
@@ -258,7 +269,7 @@ pub(super) async fn supersede(
                 ends::end(tx, &old, TaskState::Cancelled, &message, now, waiting).await?;
             }
             _ => {
-                tx.execute(Query::new(CANCELLING).bind(&old.id.0)).await?;
+                tx.execute(Query::new(STOP).bind(&old.id.0)).await?;
                 tx.news = true;
             }
         }
@@ -308,11 +319,12 @@ impl Op for Cancel {
             TaskState::Queued => {
                 let message = format!("cancelled by {}", self.actor.name);
                 let waiting = ends::is_waiting(tx, &self.id).await?;
+                tx.execute(Query::new(CANCEL).bind(&self.id.0)).await?;
                 ends::end(tx, &found, TaskState::Cancelled, &message, self.now, waiting).await?;
                 ends::after(tx, &found, &ends::After::cancelled(&message), self.now).await?;
             }
             TaskState::Running => {
-                tx.execute(Query::new(CANCELLING).bind(&self.id.0)).await?;
+                tx.execute(Query::new(CANCEL).bind(&self.id.0)).await?;
                 tx.news = true;
             }
             state => return Err(ControlError::Refused(format!("task {} is {} already", self.id, state.as_str()))),

@@ -157,8 +157,8 @@ async fn a_resource_goes_all_the_way(place: Place) {
     let applied =
         control.apply(applying(vec![desired(&parent, json!({"region": "fra1"})), with_parent]), at(0)).await.unwrap();
     assert_eq!(applied.iter().map(|one| one.result).collect::<Vec<_>>(), [AppliedResult::Created; 2]);
-    assert_eq!(control.children(&parent).await.unwrap(), [child.clone()]);
-    assert_eq!(control.parents(&child).await.unwrap(), [parent.clone()]);
+    assert_eq!(control.children(&parent).await.unwrap(), vec![child.clone()]);
+    assert_eq!(control.parents(&child).await.unwrap(), vec![parent.clone()]);
     assert!(control.due(at(-1), 10).await.unwrap().is_empty());
     let due = control.due(at(0), 10).await.unwrap();
     assert_eq!(due.len(), 2);
@@ -176,7 +176,7 @@ async fn a_resource_goes_all_the_way(place: Place) {
     let leased = control.lease(ask("w1", 5), at(1)).await.unwrap();
     let [one] = &leased[..] else { panic!("{leased:?}") };
     assert!(one.held.fence > 0 && one.task.generation == 1 && one.task.attempts == 1);
-    assert_eq!(control.meta(&[parent.clone()]).await.unwrap()[0].fence, one.held.fence);
+    assert_eq!(control.meta(std::slice::from_ref(&parent)).await.unwrap()[0].fence, one.held.fence);
     let mut made = unit(&parent, "network", "t1");
     let entry = control.record(&one.held, "k1", Recorded::Intent(create(&made)), at(2)).await.unwrap().unwrap();
     made.id = Some("object-1".into());
@@ -409,7 +409,7 @@ async fn deletes_wait_for_children_and_win_over_applies(place: Place) {
     let tasks = control.tasks(&TaskQuery { limit: 10, ..TaskQuery::default() }).await.unwrap();
     assert_eq!(tasks.iter().filter(|task| task.state == TaskState::Cancelled).count(), 1);
     let beat = control.heartbeat("w1", vec![running.held.clone()], LEASE, at(3)).await.unwrap();
-    assert_eq!(beat.cancel, [running.held.clone()]);
+    assert_eq!(beat.cancel, vec![running.held.clone()]);
     control.report(&running.held, Ending::new(Outcome::Cancelled, "stopped"), at(4)).await.unwrap();
     enqueue_due(&control, at(4)).await;
     let leased = control.lease(ask("w1", 5), at(5)).await.unwrap();
@@ -462,7 +462,7 @@ async fn plans_wait_for_approval(place: Place) {
     control.submit_plan(&held, "{\"changes\":1}", "d1", PlanDecision::AwaitApproval, at(2)).await.unwrap();
     assert!(matches!(control.report(&held, done(), at(2)).await, Ok(())), "the task is over, and was this worker's");
     assert!(control.due(at(99), 10).await.unwrap().is_empty());
-    let meta = control.meta(&[id.clone()]).await.unwrap().remove(0);
+    let meta = control.meta(std::slice::from_ref(&id)).await.unwrap().remove(0);
     assert_eq!((meta.plan.as_str(), meta.plan_digest.as_str()), ("{\"changes\":1}", "d1"));
     assert!(matches!(approve("d2").await, Err(ControlError::OtherPlan { waiting, .. }) if waiting == "d1"));
     approve("d1").await.unwrap();
@@ -470,7 +470,7 @@ async fn plans_wait_for_approval(place: Place) {
     assert_eq!(enqueue_due(&control, at(3)).await, 1);
     let again = control.lease(ask("w1", 1), at(4)).await.unwrap().remove(0);
     control.submit_plan(&again.held, "{}", "d1", PlanDecision::Proceed, at(5)).await.unwrap();
-    let meta = || async { control.meta(&[id.clone()]).await.unwrap().remove(0) };
+    let meta = || async { control.meta(std::slice::from_ref(&id)).await.unwrap().remove(0) };
     assert_eq!(meta().await.approved_by, "oidc:bob");
     // Another plan was not approved.
     control.submit_plan(&again.held, "{}", "d3", PlanDecision::Block("too large".into()), at(6)).await.unwrap();
@@ -601,7 +601,7 @@ async fn cancelled_tasks_rest(place: Place) {
     enqueue_due(&control, at(3)).await;
     let held = control.lease(ask("w1", 1), at(4)).await.unwrap().remove(0).held;
     control.cancel(&held.task, &actor(), note("cancel"), at(5)).await.unwrap();
-    assert_eq!(control.heartbeat("w1", vec![held.clone()], LEASE, at(6)).await.unwrap().cancel, [held.clone()]);
+    assert_eq!(control.heartbeat("w1", vec![held.clone()], LEASE, at(6)).await.unwrap().cancel, vec![held.clone()]);
     // The worker never says a word: its lease ends, and so does the task.
     assert_eq!(control.expire(at(99)).await.unwrap(), 1);
     let task = control.task(&held.task).await.unwrap().unwrap();

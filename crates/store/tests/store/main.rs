@@ -22,12 +22,15 @@ mod backup;
 mod bulk;
 mod control;
 mod durable;
+mod fair;
 mod opening;
 mod place;
 mod postgres;
 mod rotation;
 mod secrets;
 mod server;
+mod servers;
+mod takeover;
 mod upgrade;
 mod writes;
 
