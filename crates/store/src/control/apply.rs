@@ -158,7 +158,8 @@ const HOLDERS: &str = "SELECT c.kind, c.name, c.org, c.env FROM links l JOIN res
      WHERE l.kind = $1 AND l.name = $2 AND l.org = $3 AND l.env = $4 AND NOT c.deleting \
      ORDER BY c.kind, c.name, c.org, c.env LIMIT 100";
 const SET_DELETING: &str = "UPDATE resources SET deleting = TRUE, state = 'Deleting', message = '', status_at = $5, \
-     due_at = $5, due_mark = due_mark + 1, attempts = 0, drift_at = NULL, plan_digest = '', approved_by = '', trace = $6 \
+     due_at = $5, due_mark = due_mark + 1, attempts = 0, drift_at = NULL, plan_digest = '', approved_by = '', trace = $6, \
+     applied_by = CASE WHEN $7 = '' THEN applied_by ELSE $7 END \
      WHERE kind = $1 AND name = $2 AND org = $3 AND env = $4 AND NOT deleting";
 
 /// An id as the columns of a statement: serde leaves out what is empty, and a missing one would be null.
@@ -504,7 +505,8 @@ async fn delete_all(
     }
     for (one, already) in &deleted {
         if !already {
-            let query = Query::about(SET_DELETING, &one.id).bind(now.as_microsecond()).bind(trace);
+            // Whoever asked for the deletion cannot be the one who approves it.
+            let query = Query::about(SET_DELETING, &one.id).bind(now.as_microsecond()).bind(trace).bind(&actor.name);
             tx.execute(query).await?;
             tasks::supersede(tx, &one.id, "delete", now).await?;
             tx.event(&one.id, "deleting", by(actor).trim_start(), "", now);
