@@ -3,7 +3,7 @@
 use crate::commands::{
     accounts, apply, approve, audit, backup, completion, context, delete, describe, doctor, drift, events, explain,
     get, graph, history, import, init, key, kinds, kubeconfig, login, logout, man, outputs, plan, policy, refresh,
-    restore, sandbox, schema, tasks, token, validate, wait, whoami, worker, workers,
+    restore, sandbox, schema, server, tasks, token, validate, wait, whoami, worker, workers,
 };
 use crate::failure::{Failure, Outcome};
 use clap::{ArgAction, Parser, Subcommand};
@@ -56,6 +56,7 @@ pub enum Command {
     Explain(explain::Args),
     Kinds(kinds::Args),
     Schema(schema::Args),
+    Server(Box<server::Args>),
     Policy(policy::Args),
     Worker(worker::Args),
     Sandbox(sandbox::Args),
@@ -100,6 +101,7 @@ impl Command {
             Command::Explain(args) => explain::run(args),
             Command::Kinds(args) => kinds::run(args),
             Command::Schema(args) => schema::run(args),
+            Command::Server(args) => server::run(*args, 0),
             Command::Policy(args) => policy::run(args),
             Command::Worker(args) => worker::run(args, 0),
             Command::Sandbox(args) => sandbox::run(args),

@@ -48,6 +48,7 @@ fn main() -> ExitCode {
     terminal::choose_color(cli.no_color);
     let outcome = match cli.command {
         // What runs for long keeps a log of its own.
+        cli::Command::Server(args) => commands::server::run(*args, cli.verbose),
         cli::Command::Worker(args) => commands::worker::run(args, cli.verbose),
         command => {
             log(cli.verbose);

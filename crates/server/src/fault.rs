@@ -42,6 +42,21 @@ const CODES: [(Code, &str, u16, tonic::Code); 12] = [
 ];
 
 impl Code {
+    pub const ALL: [Code; 12] = [
+        Code::InvalidManifest,
+        Code::InvalidArgument,
+        Code::Unauthenticated,
+        Code::Denied,
+        Code::NotFound,
+        Code::Conflict,
+        Code::Refused,
+        Code::TooLarge,
+        Code::TooMany,
+        Code::TimedOut,
+        Code::Unavailable,
+        Code::Internal,
+    ];
+
     fn row(self) -> &'static (Code, &'static str, u16, tonic::Code) {
         CODES.iter().find(|row| row.0 == self).unwrap_or(&CODES[11])
     }

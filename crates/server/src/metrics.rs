@@ -40,6 +40,9 @@ pub struct Op {
 /// From half a millisecond to a minute.
 const LATENCIES: [f64; 14] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0, 60.0];
 
+/// Operations in one transaction.
+const BATCHES: [f64; 9] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0];
+
 #[derive(Clone)]
 pub struct Metrics(Arc<Inner>);
 
@@ -59,6 +62,10 @@ pub struct Inner {
     pub leases_expired: Counter,
     pub reports: Family<State, Counter>,
     pub fenced: Counter,
+    batch_size: Histogram,
+    batch_time: Histogram,
+    pub(crate) queue: Gauge,
+    pub(crate) running: Gauge,
     pub(crate) tasks: Family<State, Gauge>,
     pub(crate) workers: Gauge,
     pub(crate) resources: Family<State, Gauge>,
@@ -90,6 +97,10 @@ impl Default for Metrics {
             leases_expired: Counter::default(),
             reports: Family::default(),
             fenced: Counter::default(),
+            batch_size: Histogram::new(BATCHES),
+            batch_time: Histogram::new(LATENCIES),
+            queue: Gauge::default(),
+            running: Gauge::default(),
             tasks: Family::default(),
             workers: Gauge::default(),
             resources: Family::default(),
@@ -110,6 +121,11 @@ impl Default for Metrics {
         registry.register("leases_expired", "Leases that ended without a report", inner.leases_expired.clone());
         registry.register("reports", "Ends of tasks that workers reported", inner.reports.clone());
         registry.register("fenced", "Writes of stale workers that were refused", inner.fenced.clone());
+        registry.register("database_batch_size", "Operations written in one transaction", inner.batch_size.clone());
+        let help = "Time that one transaction took";
+        registry.register_with_unit("database_batch_duration", help, Unit::Seconds, inner.batch_time.clone());
+        registry.register("queue_depth", "Tasks that wait for a worker", inner.queue.clone());
+        registry.register("tasks_running", "Tasks that workers hold", inner.running.clone());
         registry.register("tasks", "Tasks that are open, and that ended lately", inner.tasks.clone());
         registry.register("workers", "Workers seen lately", inner.workers.clone());
         registry.register("resources", "Resources", inner.resources.clone());
@@ -122,6 +138,19 @@ impl Metrics {
     pub fn answered(&self, method: &'static str, protocol: &'static str, code: &'static str, took: Duration) {
         self.requests.get_or_create(&Request { method, protocol, code }).inc();
         self.latency.get_or_create(&Called { method, protocol }).observe(took.as_secs_f64());
+    }
+
+    pub fn wrote(&self, operations: usize, took: Duration) {
+        self.batch_size.observe(operations as f64);
+        self.batch_time.observe(took.as_secs_f64());
+    }
+
+    /// Counts by state; those that are no more are forgotten.
+    pub(crate) fn set(family: &Family<State, Gauge>, counts: Vec<(String, i64)>) {
+        family.clear();
+        for (state, count) in counts {
+            family.get_or_create(&State { state }).set(count);
+        }
     }
 
     /// In the OpenMetrics text form.

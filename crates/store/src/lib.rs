@@ -31,6 +31,7 @@ mod writer;
 mod writes;
 
 pub use backup::{Backup, BackupError, BackupProgress, Identity, Recipients, RestoreOptions, Restored, restore};
+pub use control::counts::{BatchObserver, Counts};
 pub use control::types::*;
 pub use control::{APPLY_MAX, Control, LIST_MAX, REVISIONS_KEPT};
 pub use error::StoreError;

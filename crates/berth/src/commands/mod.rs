@@ -31,6 +31,7 @@ pub mod refresh;
 pub mod restore;
 pub mod sandbox;
 pub mod schema;
+pub mod server;
 pub mod tasks;
 pub mod token;
 pub mod validate;

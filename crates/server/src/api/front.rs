@@ -13,7 +13,7 @@ use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, Method as Verb, Request, Response, StatusCode, header};
 use bytes::Bytes;
 use hyper::body::Incoming;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -28,14 +28,13 @@ pub struct Front {
     inside: Router,
     gateway: Gateway,
     room: Semaphore,
-    openapi: Bytes,
+    openapi: OnceLock<Bytes>,
 }
 
 impl Front {
     pub fn new(shared: Arc<Shared>, inside: Router, gateway: Gateway) -> Self {
         let room = Semaphore::new(shared.config.limits.requests);
-        let openapi = serde_json::to_vec_pretty(&openapi::document()).unwrap_or_default().into();
-        Self { shared, inside, gateway, room, openapi }
+        Self { shared, inside, gateway, room, openapi: OnceLock::new() }
     }
 
     async fn grpc(&self, request: Request<Body>, method: Option<&'static Method>) -> Response<Body> {
@@ -109,7 +108,10 @@ impl Front {
                 let media_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
                 (text(media_type, self.shared.metrics.text()), "metrics")
             }
-            _ => (text("application/json", self.openapi.clone()), "openapi"),
+            _ => {
+                let document = self.openapi.get_or_init(|| format!("{:#}\n", openapi::document()).into());
+                (text("application/json", document.clone()), "openapi")
+            }
         }
     }
 

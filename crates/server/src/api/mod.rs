@@ -4,7 +4,7 @@ pub mod convert;
 mod events;
 pub mod front;
 pub mod methods;
-mod page;
+pub(crate) mod page;
 pub mod rate;
 pub mod resources;
 mod select;
@@ -16,12 +16,19 @@ use crate::pb::events_server::EventsServer;
 use crate::pb::resources_server::ResourcesServer;
 use crate::pb::tasks_server::TasksServer;
 use crate::start::Config;
-use berth_store::Control;
+use berth_store::{Control, StoreError, WorkerRow};
 use jiff::Timestamp;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 use tonic::codec::CompressionEncoding;
 use tonic::service::RoutesBuilder;
+
+/// Figures that the database is asked for are this old at most.
+const COUNT_EVERY: Duration = Duration::from_secs(5);
+/// A worker that was seen within so many seconds is there.
+const SEEN_WITHIN: i64 = 60;
 
 /// What every service of a server has in common.
 pub struct Shared {
@@ -33,21 +40,49 @@ pub struct Shared {
     pub(crate) books: resources::Books,
     /// No other server writes to the same state.
     pub(crate) alone: bool,
+    /// When the database was last asked for figures.
+    counted: Mutex<Option<Instant>>,
 }
 
 impl Shared {
     pub fn new(control: Control, config: Config, stop: CancellationToken) -> Self {
         // A file of SQLite's has one server.
         let alone = !control.store().location().to_string().starts_with("postgres");
-        Self { control, config, metrics: Metrics::default(), stop, books: resources::Books::default(), alone }
+        let metrics = Metrics::default();
+        let told = metrics.clone();
+        control.observe_batches(Box::new(move |operations, took| told.wrote(operations, took)));
+        let (books, counted) = (resources::Books::default(), Mutex::default());
+        Self { control, config, metrics, stop, books, alone, counted }
     }
 
     pub fn now(&self) -> Timestamp {
         Timestamp::now()
     }
 
-    /// What only the database knows, as it is now.
-    pub(crate) async fn refresh_metrics(&self) {}
+    /// What only the database knows, not older than a few seconds: counting looks at every resource.
+    pub(crate) async fn refresh_metrics(&self) {
+        let mut counted = self.counted.lock().await;
+        if counted.is_some_and(|at| at.elapsed() < COUNT_EVERY) {
+            return;
+        }
+        *counted = Some(Instant::now());
+        let control = &self.control;
+        let asked = async { Ok::<_, StoreError>((control.counts().await?, control.workers().await?)) };
+        match asked.await {
+            Ok((counts, workers)) => {
+                let of = |state: &str| counts.tasks.iter().find(|(one, _)| one == state).map_or(0, |(_, count)| *count);
+                self.metrics.queue.set(of("queued"));
+                self.metrics.running.set(of("running"));
+                Metrics::set(&self.metrics.resources, counts.resources);
+                Metrics::set(&self.metrics.tasks, counts.tasks);
+                let now = self.now();
+                let lately = |worker: &&WorkerRow| now.duration_since(worker.seen_at).as_secs() < SEEN_WITHIN;
+                let seen = workers.iter().filter(lately).count();
+                self.metrics.workers.set(i64::try_from(seen).unwrap_or(i64::MAX));
+            }
+            Err(error) => tracing::warn!(%error, "the database could not be asked for figures"),
+        }
+    }
 }
 
 /// Adds every service.

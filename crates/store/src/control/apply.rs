@@ -8,7 +8,7 @@ use crate::db::{Multi, Query};
 use crate::encode::{check_count, cut};
 use crate::error::StoreError;
 use crate::rows;
-use crate::writes::ResourceRow;
+use crate::writes::{ResourceRow, Write};
 use async_trait::async_trait;
 use berth_model::ResourceId;
 use jiff::Timestamp;
@@ -236,6 +236,7 @@ struct Wanted {
     allow_data_loss: bool,
     ready: bool,
     drift_every: Option<i64>,
+    units: Vec<Write>,
 }
 
 struct ApplyOp {
@@ -375,6 +376,11 @@ async fn apply_round(ops: &[&ApplyOp], round: &[usize], answers: &mut Answers, t
     }
     tx.execute_many(&TOUCH, &touches).await?;
     link(&all, &creates, &updates, tx).await?;
+    for (at, wanted) in all.iter().filter(|(at, wanted)| !wanted.units.is_empty() && !refused.contains(at)) {
+        for unit in &wanted.units {
+            tx.write(unit, 0, "", ops[*at].now.as_microsecond()).await?;
+        }
+    }
     for (id, now) in revived {
         tasks::supersede(tx, id, "apply", now).await?;
     }
@@ -552,7 +558,10 @@ impl Control {
             if !seen.insert(one.resource.id.clone()) {
                 return Err(ControlError::Refused(format!("{} is declared twice", one.resource.id)));
             }
+            let units = one.units.iter().map(|unit| Ok(Write::SaveUnit(encoder.unit(unit)?)));
+            let units = units.collect::<Result<_, StoreError>>()?;
             wanted.push(Wanted {
+                units,
                 row: encoder.resource(one.resource)?,
                 labels,
                 parents: one.parents,

@@ -6,6 +6,7 @@
 mod access;
 mod apply;
 mod audit;
+pub mod counts;
 mod decide;
 mod ends;
 mod lease;

@@ -97,6 +97,8 @@ pub struct Desired {
     pub ready: bool,
     /// How often to look for drift; the first check comes after a part of it that differs from resource to resource.
     pub drift_every: Option<Duration>,
+    /// Objects that it has from the first: those that an import binds to it.
+    pub units: Vec<UnitState>,
 }
 
 /// What became of one resource of an [`Apply`].

@@ -2,6 +2,7 @@
 //! transaction, commits, and only then answers. Writers of several servers take turns: PostgreSQL holds the turn until
 //! the transaction ends.
 
+use super::counts::Observed;
 use super::tx::Tx;
 use super::types::ControlError;
 use crate::db::{Connection, Query};
@@ -141,6 +142,7 @@ enum Message {
 #[derive(Clone)]
 pub(crate) struct Writer {
     queue: mpsc::Sender<Message>,
+    observed: Observed,
 }
 
 impl Writer {
@@ -148,9 +150,11 @@ impl Writer {
         let (mut connection, lock) = Lock::share(store.location(), COMMAND).await?;
         Query::new(sql::SET_MODE).execute(&mut connection).await?;
         let (queue, waiting) = mpsc::channel(QUEUE_MAX);
-        let task = Task { store: store.clone(), connection: Some((connection, lock)), wake };
+        let observed = Observed::default();
+        let task =
+            Task { store: store.clone(), connection: Some((connection, lock)), wake, observed: observed.clone() };
         tokio::spawn(task.run(waiting));
-        Ok(Self { queue })
+        Ok(Self { queue, observed })
     }
 
     pub async fn run<O: Op>(&self, op: O) -> Reply<O::Answer>
@@ -162,6 +166,10 @@ impl Writer {
         let job = Job { op, answer: None, ack };
         self.queue.send(Message::Run(Box::new(job))).await.map_err(|_| ended())?;
         answer.await.map_err(|_| ended())?
+    }
+
+    pub(super) fn observed(&self) -> &Observed {
+        &self.observed
     }
 
     /// Returns when everything handed in before is written.
@@ -179,6 +187,7 @@ struct Task {
     store: Store,
     connection: Option<(Connection, Lock)>,
     wake: watch::Sender<u64>,
+    observed: Observed,
 }
 
 /// How an attempt at a batch ended.
@@ -212,7 +221,9 @@ impl Task {
                 next = if jobs.len() < BATCH_MAX { waiting.try_recv().ok() } else { None };
             }
             if !jobs.is_empty() {
+                let started = std::time::Instant::now();
                 self.batch(&mut jobs).await;
+                self.observed.tell(jobs.len(), started.elapsed());
             }
             for job in jobs {
                 job.send();

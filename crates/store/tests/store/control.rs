@@ -35,6 +35,7 @@ pub fn desired(id: &ResourceId, spec: Value) -> Desired {
         allow_data_loss: false,
         ready: false,
         drift_every: None,
+        units: Vec::new(),
     }
 }
 

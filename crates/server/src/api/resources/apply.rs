@@ -197,6 +197,7 @@ fn one(
         allow_replace: false,
         allow_data_loss: false,
         ready: fact,
+        units: Vec::new(),
         drift_every,
     }))
 }

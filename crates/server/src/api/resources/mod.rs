@@ -3,6 +3,7 @@
 mod apply;
 mod books;
 mod check;
+mod import;
 mod reads;
 mod work;
 
@@ -136,11 +137,8 @@ impl Resources for Service {
     }
 
     async fn import(&self, request: Request<pb::ImportRequest>) -> Result<Response<pb::ImportResponse>, Status> {
-        principal(&request)?;
-        let why = "this server cannot import yet";
-        Err(Fault::new(crate::fault::Code::Refused, why)
-            .help("import with the embedded engine:   berth import --local")
-            .into())
+        let caller = principal(&request)?;
+        Ok(Response::new(import::import(&self.0, &caller, request.into_inner()).await?))
     }
 
     async fn outputs(&self, request: Request<pb::OutputsRequest>) -> Result<Response<pb::OutputsResponse>, Status> {

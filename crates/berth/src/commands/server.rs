@@ -1,0 +1,301 @@
+//! `berth server`: the control plane, in one process and with nothing else needed to start.
+
+use crate::failure::{Exit, Failure, Outcome};
+use crate::sandbox::{SandboxArgs, Sandboxed, connect_or_start};
+use crate::{output, terminal};
+use berth_clouds::accounts::Simulated;
+use berth_server::access::oidc::{GroupRole, OidcConfig};
+use berth_server::limits::Limits;
+use berth_server::start::{Config, Running, StartError, WorkerHere, start};
+use berth_server::telemetry::{self, LogFormat, Telemetry};
+use berth_server::tls::Tls;
+use berth_store::{KeySource, Options};
+use std::net::SocketAddr;
+use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
+
+/// Serve the control plane: API, controller, and a worker
+#[derive(clap::Args, Debug)]
+#[command(
+    before_help = "Examples:\n  berth server --sandbox\n  berth server --db postgres://berth@db.example.com/berth --listen 0.0.0.0:7443 --tls-name berth.example.com",
+    after_help = "Without flags it makes a folder berth-server/ with its database, key, certificate and first admin token, \
+                  and says what to type next. SIGTERM and Ctrl-C let open requests and tasks end."
+)]
+pub struct Args {
+    /// Address to listen on; gRPC and REST share it
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7443")]
+    listen: SocketAddr,
+    /// Database, as sqlite:PATH or postgres://USER:PASSWORD@HOST/DATABASE; by default a file in the folder
+    #[arg(long, value_name = "URL", env = "BERTH_DB", hide_env_values = true)]
+    db: Option<String>,
+    /// Where the server keeps what is its own
+    #[arg(long, value_name = "DIR", default_value = "berth-server")]
+    folder: PathBuf,
+    /// File with the key ring; by default what BERTH_KEY, BERTH_KEY_COMMAND or BERTH_KEY_FILE say, else a key in the folder
+    #[arg(long, value_name = "FILE", conflicts_with = "key_command")]
+    key_file: Option<PathBuf>,
+    /// Command that prints the key ring; it is started without a shell
+    #[arg(long, value_name = "COMMAND")]
+    key_command: Option<String>,
+    /// Certificate chain in PEM form; by default one of the server's own authority. Taken up anew when it changes
+    #[arg(long, value_name = "FILE", requires = "tls_key", help_heading = "TLS")]
+    tls_cert: Option<PathBuf>,
+    /// Private key of the certificate
+    #[arg(long, value_name = "FILE", requires = "tls_cert", help_heading = "TLS")]
+    tls_key: Option<PathBuf>,
+    /// Further name or address that clients use, for the server's own certificate; may be given more than once
+    #[arg(long, value_name = "NAME", conflicts_with = "tls_cert", help_heading = "TLS")]
+    tls_name: Vec<String>,
+    /// Authority of workers' certificates; with it, workers have to show one
+    #[arg(long, value_name = "FILE", help_heading = "TLS")]
+    client_ca: Option<PathBuf>,
+    /// Identity provider where people log in, such as https://login.example.com/realms/platform
+    #[arg(long, value_name = "URL", requires = "oidc_client_id", help_heading = "Login")]
+    oidc_issuer: Option<String>,
+    /// What the provider knows this server's clients as
+    #[arg(long, value_name = "ID", requires = "oidc_issuer", help_heading = "Login")]
+    oidc_client_id: Option<String>,
+    /// The role of a group's members, as GROUP=ROLE[:ORG[/ENV]]; may be given more than once
+    #[arg(long, value_name = "GROUP=ROLE", requires = "oidc_issuer", help_heading = "Login")]
+    oidc_group: Vec<GroupRole>,
+    /// Claim that holds the groups; a path of names, such as realm_access.roles, leads into it
+    #[arg(long, value_name = "CLAIM", default_value = "groups", help_heading = "Login")]
+    oidc_groups_claim: String,
+    /// Whom ID tokens are made for, where that is not the client
+    #[arg(long, value_name = "NAME", requires = "oidc_issuer", help_heading = "Login")]
+    oidc_audience: Option<String>,
+    /// Further scope that clients ask for; may be given more than once
+    #[arg(long, value_name = "SCOPE", requires = "oidc_issuer", help_heading = "Login")]
+    oidc_scope: Vec<String>,
+    /// Authority of the provider's certificate, where it is not one that the system knows
+    #[arg(long, value_name = "FILE", requires = "oidc_issuer", help_heading = "Login")]
+    oidc_ca: Option<PathBuf>,
+    /// Leave all tasks to workers elsewhere
+    #[arg(long, conflicts_with_all = ["capacity", "allow_env", "allow_file", "sandbox"], help_heading = "Worker inside")]
+    no_worker: bool,
+    /// Changes at once
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=256), help_heading = "Worker inside")]
+    capacity: u32,
+    /// A variable that Accounts may take their token from; may be given more than once
+    #[arg(long, value_name = "NAME", help_heading = "Worker inside")]
+    allow_env: Vec<String>,
+    /// A file, or folder of files, that Accounts may take their token from; may be given more than once
+    #[arg(long, value_name = "PATH", help_heading = "Worker inside")]
+    allow_file: Vec<PathBuf>,
+    #[command(flatten)]
+    sandbox: SandboxArgs,
+    /// Connections at once
+    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..=1_000_000), help_heading = "Limits")]
+    max_connections: u32,
+    /// Requests at once; those that only wait do not count
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=1_000_000), help_heading = "Limits")]
+    max_requests: u32,
+    /// Requests that one token may make in a second; 0 for any number
+    #[arg(long, value_name = "N", default_value_t = 5000, help_heading = "Limits")]
+    requests_per_second: u32,
+    /// `text`, or `json` for one object in each line
+    #[arg(long, value_name = "FORMAT", value_parser = log_format, default_value = "text", help_heading = "Log and traces")]
+    log_format: LogFormat,
+    /// Where to send traces, such as http://127.0.0.1:4317
+    #[arg(long, value_name = "URL", env = "OTEL_EXPORTER_OTLP_ENDPOINT", help_heading = "Log and traces")]
+    otlp_endpoint: Option<String>,
+    /// Print the OpenAPI document of the REST API, and end
+    #[arg(long)]
+    print_openapi: bool,
+}
+
+pub fn log_format(text: &str) -> Result<LogFormat, String> {
+    match text {
+        "text" => Ok(LogFormat::Text),
+        "json" => Ok(LogFormat::Json),
+        _ => Err("it is `text` or `json`".into()),
+    }
+}
+
+pub fn run(args: Args, verbose: u8) -> Outcome {
+    if args.print_openapi {
+        let document = berth_server::rest::openapi::document();
+        output::print(&format!("{document:#}\n"))?;
+        return Ok(Exit::Done);
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::caused("cannot start the runtime", &error))?;
+    let ended = runtime.block_on(serve(args, verbose));
+    // A request that is still under way must not keep the process alive.
+    runtime.shutdown_background();
+    ended
+}
+
+async fn serve(args: Args, verbose: u8) -> Outcome {
+    let telemetry = Telemetry {
+        service: "berth-server",
+        format: args.log_format,
+        verbose,
+        color: terminal::stderr_color(),
+        otlp_endpoint: args.otlp_endpoint.clone().filter(|endpoint| !endpoint.is_empty()),
+    };
+    let guard = telemetry::start(&telemetry).map_err(|error| Failure::caused("cannot start the log", &error))?;
+    let mut ends = Ends::listen()?;
+    let mut config = config(&args)?;
+    let sandbox = match args.sandbox.sandbox {
+        true => Some(connect_or_start(args.sandbox.speed, &args.folder).await?),
+        false => None,
+    };
+    config.simulated = sandbox.as_ref().map(simulated);
+    let database = config.store.location.to_string();
+    let running = start(config).await.map_err(|error| cannot_start(&error, &args))?;
+    output::print(&how_to(&running, &args, &database))?;
+    ends.wait().await;
+    anstream::eprintln!("stopping: open requests and tasks are let to end; again to stop at once");
+    let stopped = running.stop();
+    tokio::select! {
+        () = stopped => {}
+        () = ends.wait() => anstream::eprintln!("stopped at once; leases of tasks end by themselves"),
+    }
+    if let Some(sandbox) = sandbox {
+        sandbox.stop().await;
+    }
+    guard.stop();
+    Ok(Exit::Done)
+}
+
+fn config(args: &Args) -> Result<Config, Failure> {
+    let mut config = Config::in_folder(&args.folder);
+    config.listen = args.listen;
+    if let Some(url) = &args.db {
+        config.store = Options::url(url)?;
+    }
+    config.store.key = key(args);
+    if let (Some(certificate), Some(key)) = (&args.tls_cert, &args.tls_key) {
+        config.tls = Tls::Given { certificate: certificate.clone(), key: key.clone() };
+    } else {
+        config.tls = Tls::Own { names: args.tls_name.clone() };
+    }
+    config.client_ca.clone_from(&args.client_ca);
+    config.limits = Limits {
+        connections: args.max_connections as usize,
+        requests: args.max_requests as usize,
+        requests_per_second: NonZeroU32::new(args.requests_per_second),
+    };
+    config.worker = (!args.no_worker).then(|| WorkerHere {
+        capacity: args.capacity,
+        allow_env: args.allow_env.clone(),
+        allow_file: args.allow_file.clone(),
+    });
+    if let (Some(issuer), Some(client_id)) = (&args.oidc_issuer, &args.oidc_client_id) {
+        config.oidc = Some(OidcConfig {
+            issuer: issuer.clone(),
+            client_id: client_id.clone(),
+            audience: args.oidc_audience.clone(),
+            groups_claim: args.oidc_groups_claim.clone(),
+            roles: args.oidc_group.clone(),
+            scopes: args.oidc_scope.clone(),
+            ca: args.oidc_ca.clone(),
+        });
+    }
+    let prefix = std::env::var("BERTH_LABEL_PREFIX").unwrap_or_default();
+    config.label_prefix = berth_server::context::label_prefix(&prefix)?;
+    Ok(config)
+}
+
+/// What was said, else the folder's own.
+fn key(args: &Args) -> KeySource {
+    let said = |name: &str| std::env::var_os(name).is_some_and(|text| !text.is_empty());
+    match (&args.key_file, &args.key_command) {
+        (Some(path), _) => KeySource::File(path.clone()),
+        (None, Some(command)) => KeySource::Command(command.clone()),
+        _ if ["BERTH_KEY", "BERTH_KEY_COMMAND", "BERTH_KEY_FILE"].into_iter().any(said) => KeySource::Usual,
+        _ => KeySource::File(args.folder.join("key")),
+    }
+}
+
+fn simulated(sandbox: &Sandboxed) -> Simulated {
+    Simulated {
+        civo_url: sandbox.civo_url.clone(),
+        digitalocean_url: sandbox.digitalocean_url.clone(),
+        token: std::env::var("BERTH_SANDBOX_TOKEN").ok().filter(|token| !token.is_empty()),
+    }
+}
+
+fn cannot_start(error: &StartError, args: &Args) -> Failure {
+    let failure = match error {
+        StartError::Store(error) => return Failure::caused(error.to_string(), error),
+        error => Failure::caused("the server cannot start", error),
+    };
+    match error {
+        StartError::Listen { source, .. } if source.kind() == std::io::ErrorKind::AddrInUse => {
+            failure.help("another server may be running; choose another address with --listen")
+        }
+        StartError::Folder { .. } => failure.help("choose another place with --folder"),
+        StartError::Tls(_) if args.tls_cert.is_some() => {
+            failure.help("leave --tls-cert and --tls-key out to let the server make its own")
+        }
+        _ => failure,
+    }
+}
+
+/// Where everything is, and what to type next.
+fn how_to(running: &Running, args: &Args, database: &str) -> String {
+    let url = running.url();
+    let mut text = format!("berth server {} answers at {url}\n", env!("CARGO_PKG_VERSION"));
+    let mut line = |name: &str, value: &str| text.push_str(&format!("  {name:<10} {value}\n"));
+    line("database", database);
+    match key(args) {
+        KeySource::File(path) => line("key", &shown(&path)),
+        KeySource::Command(_) => line("key", "from --key-command"),
+        _ => line("key", "from the environment"),
+    }
+    match (&running.ca, &args.tls_cert) {
+        (Some(ca), _) => line("authority", &shown(ca)),
+        (None, Some(certificate)) => line("TLS", &shown(certificate)),
+        (None, None) => {}
+    }
+    match args.no_worker {
+        true => line("worker", "none here: start one with berth worker"),
+        false => line("worker", &format!("in this process, {} changes at once", args.capacity)),
+    }
+    if args.sandbox.sandbox {
+        line("clouds", "simulated");
+    }
+    line("REST", &format!("{url}/openapi.json"));
+    line("metrics", &format!("{url}/metrics"));
+    let ca = running.ca.as_ref().map(|ca| format!(" --ca {}", shown(ca))).unwrap_or_default();
+    let token = args.folder.join("admin.token");
+    let token = if token.exists() { format!(" --token-file {}", shown(&token)) } else { String::new() };
+    text.push_str(&format!("\nfrom another terminal:\n  berth login {url}{ca}{token}\n  berth apply -f FILE\n"));
+    text
+}
+
+fn shown(path: &Path) -> String {
+    path.display().to_string()
+}
+
+/// Ctrl-C, or the signal that a supervisor sends.
+struct Ends {
+    #[cfg(unix)]
+    terminate: tokio::signal::unix::Signal,
+}
+
+impl Ends {
+    fn listen() -> Result<Self, Failure> {
+        Ok(Self {
+            #[cfg(unix)]
+            terminate: tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
+                .map_err(|error| Failure::caused("cannot listen for signals", &error))?,
+        })
+    }
+
+    async fn wait(&mut self) {
+        #[cfg(unix)]
+        tokio::select! {
+            _ = tokio::signal::ctrl_c() => {}
+            _ = self.terminate.recv() => {}
+        }
+        #[cfg(not(unix))]
+        if let Err(error) = tokio::signal::ctrl_c().await {
+            tracing::warn!(%error, "cannot listen for Ctrl-C");
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! Import: objects that are already in a cloud become resources. Nothing in the cloud is changed, and nothing is stored
+//! unless the plan of what would be stored is empty.
+
+use super::work::{new_task, run};
+use super::{apply, books};
+use crate::access::{Principal, Role};
+use crate::api::Shared;
+use crate::api::convert::{self, argument, short};
+use crate::context::{ImportAsk, PlanAsk, UnitRow};
+use crate::fault::{Code, Fault};
+use crate::pb;
+use crate::results::{ImportResult, PlanResult};
+use crate::telemetry;
+use berth_clouds::import::{Taken, manifest_text, name_all, own_links, read_back, rows};
+use berth_clouds::{Clouds, PROVIDERS};
+use berth_engine::unit::UnitState;
+use berth_engine::{Action, Known, Request, Wanted};
+use berth_model::{Manifest, ResourceId, registry};
+use berth_store::{Apply, AuditNote, Filter, TaskOp};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+/// Objects that one import takes over.
+const TAKEN_MAX: usize = 2000;
+
+pub async fn import(
+    shared: &Shared,
+    caller: &Principal,
+    request: pb::ImportRequest,
+) -> Result<pb::ImportResponse, Fault> {
+    let ask = read(request)?;
+    // Whoever takes over a whole account acts in that org and env.
+    let place = ResourceId {
+        kind: if ask.kind.is_empty() { "Import".into() } else { ask.kind.clone() },
+        name: if ask.name.is_empty() { "all".into() } else { ask.name.clone() },
+        org: ask.org.clone(),
+        env: ask.env.clone(),
+    };
+    caller.require(Role::Operator, &place)?;
+    let book = shared.books.open(&shared.control, shared.alone).await?;
+    let name = Some(ask.account.as_str()).filter(|name| !name.is_empty());
+    let choice =
+        book.with_accounts(&[], |accounts| Ok(accounts.choose_for(&ask.provider, name, &ask.org, &ask.env)?))?;
+    let store = shared.control.store();
+    if !ask.object_id.is_empty() {
+        if store.resource(&place).await?.is_some() {
+            return Err(Fault::new(Code::Refused, format!("{place} is applied already"))
+                .help("choose another name for what is imported"));
+        }
+        if let Some(owner) = store.units_by_object(&ask.object_id).await?.first() {
+            let who = if caller.may_see(&owner.resource) { format!(", as {}", owner.resource) } else { String::new() };
+            return Err(Fault::new(Code::Refused, format!("the object is managed already{who}")));
+        }
+    }
+    let region = if ask.region.is_empty() { choice.region.clone().unwrap_or_default() } else { ask.region.clone() };
+    let wire = ImportAsk {
+        provider: ask.provider.clone(),
+        account: choice.name.clone(),
+        kind: ask.kind.clone(),
+        object_id: ask.object_id.clone(),
+        region,
+    };
+    let mut task = new_task(shared, TaskOp::Import, &ask.org, &wire)?;
+    task.account = choice.name.clone();
+    let found: ImportResult = run(shared, task).await?;
+    let taken = name_them(shared, &ask, place, found).await?;
+    if taken.is_empty() {
+        return Ok(pb::ImportResponse::default());
+    }
+    let (manifests, texts) = describe(shared, &ask, &taken).await?;
+    let units = bind(shared, &taken, &manifests, &choice.name).await?;
+    prove(shared, &ask, &manifests, &units).await?;
+    store_them(shared, caller, &manifests, units).await?;
+    let resources =
+        taken.iter().zip(texts).map(|(one, text)| pb::Imported { id: Some(convert::id(&one.id)), text }).collect();
+    Ok(pb::ImportResponse { resources })
+}
+
+/// The request with what follows from it.
+fn read(request: pb::ImportRequest) -> Result<pb::ImportRequest, Fault> {
+    let mut ask = request;
+    for (field, text) in [
+        ("provider", &ask.provider),
+        ("kind", &ask.kind),
+        ("name", &ask.name),
+        ("org", &ask.org),
+        ("env", &ask.env),
+        ("objectId", &ask.object_id),
+        ("account", &ask.account),
+        ("region", &ask.region),
+    ] {
+        short(field, text)?;
+    }
+    if !ask.kind.is_empty() {
+        let kind = registry().find(&ask.kind).ok_or_else(|| argument("kind", "there is no such kind"))?;
+        ask.kind.clone_from(&kind.name);
+        if ask.provider.is_empty() {
+            ask.provider.clone_from(&kind.provider);
+        }
+        if ask.provider != kind.provider {
+            return Err(argument("provider", &format!("a {} is of {}", kind.name, kind.provider)));
+        }
+    }
+    if !PROVIDERS.contains(&ask.provider.as_str()) {
+        return Err(argument("provider", &format!("it is one of {}", PROVIDERS.join(", "))));
+    }
+    let one = [("kind", &ask.kind), ("name", &ask.name), ("objectId", &ask.object_id)];
+    if one.iter().any(|(_, text)| !text.is_empty())
+        && let Some((missing, _)) = one.iter().find(|(_, text)| text.is_empty())
+    {
+        return Err(argument(missing, "kind, name and objectId belong together: give all of them, or none for all"));
+    }
+    Ok(ask)
+}
+
+async fn name_them(
+    shared: &Shared,
+    ask: &pb::ImportRequest,
+    place: ResourceId,
+    found: ImportResult,
+) -> Result<Vec<Taken>, Fault> {
+    let mut raised = found.raised.into_iter();
+    if !ask.object_id.is_empty() {
+        let raised = raised.next().ok_or_else(|| Fault::new(Code::NotFound, "the cloud has no such object"))?;
+        return Ok(vec![Taken { id: place, raised: raised.into() }]);
+    }
+    let store = shared.control.store();
+    let managed: HashSet<String> = store.all_units().await?.into_iter().filter_map(|unit| unit.id).collect();
+    let filter = Filter { org: Some(ask.org.clone()), env: Some(ask.env.clone()), ..Filter::default() };
+    let mut used: HashSet<ResourceId> = store.resources(&filter).await?.into_iter().map(|one| one.id).collect();
+    let raised = raised.map(berth_engine::handler::Raised::from);
+    let wanted = |one: &berth_engine::handler::Raised| {
+        ask.region.is_empty() || one.spec.get("region").is_none_or(|region| region == ask.region.as_str())
+    };
+    let taken = name_all(raised.filter(wanted).collect(), &managed, &mut used, &ask.org, &ask.env);
+    if taken.len() > TAKEN_MAX {
+        return Err(Fault::new(Code::Refused, format!("there are more than {TAKEN_MAX} objects to take over"))
+            .help("import one region at a time"));
+    }
+    Ok(taken)
+}
+
+/// Manifests, with references where what they name by id is managed, too.
+async fn describe(
+    shared: &Shared,
+    ask: &pb::ImportRequest,
+    taken: &[Taken],
+) -> Result<(Vec<Manifest>, Vec<String>), Fault> {
+    let mut links = own_links(taken);
+    for (_, _, object) in taken.iter().flat_map(|one| &one.raised.links) {
+        if !links.contains_key(object)
+            && let Some(unit) = shared.control.store().units_by_object(object).await?.into_iter().next()
+            && unit.resource.org == ask.org
+        {
+            links.insert(object.clone(), unit.resource);
+        }
+    }
+    let account = Some(ask.account.as_str()).filter(|account| !account.is_empty());
+    let (mut manifests, mut texts) = (Vec::with_capacity(taken.len()), Vec::with_capacity(taken.len()));
+    for one in taken {
+        let text = manifest_text(one, &links, account);
+        let file = format!("{}-{}.yaml", one.id.kind.to_ascii_lowercase(), one.id.name);
+        manifests.push(read_back(one, &file, &text)?);
+        texts.push(text);
+    }
+    Ok((manifests, texts))
+}
+
+/// The rows that bind objects to units. Lowering is pure: no cloud is asked.
+async fn bind(
+    shared: &Shared,
+    taken: &[Taken],
+    manifests: &[Manifest],
+    account: &str,
+) -> Result<Vec<UnitState>, Fault> {
+    let mut known = Known::default();
+    for parent in manifests.iter().flat_map(berth_engine::parents) {
+        if let Some(stored) = shared.control.store().resource(&parent).await? {
+            known.resources.insert(parent, stored.known()?);
+        }
+    }
+    let wanted = manifests
+        .iter()
+        .map(|manifest| Wanted {
+            manifest: Arc::new(manifest.clone()),
+            account: account.to_owned(),
+            default_region: None,
+        })
+        .collect();
+    let label_prefix = shared.config.label_prefix.clone();
+    let request = Request { wanted, unwanted: Vec::new(), known, label_prefix };
+    Ok(rows(&Clouds::new(), &request, taken)?)
+}
+
+/// What would be stored must be what there is.
+async fn prove(
+    shared: &Shared,
+    ask: &pb::ImportRequest,
+    manifests: &[Manifest],
+    units: &[UnitState],
+) -> Result<(), Fault> {
+    let ask_plan = PlanAsk {
+        manifests: manifests.iter().map(Manifest::to_json).collect(),
+        delete: Vec::new(),
+        units: units.iter().map(UnitRow::from).collect(),
+    };
+    let planned: PlanResult = run(shared, new_task(shared, TaskOp::Plan, &ask.org, &ask_plan)?).await?;
+    if let Some(trouble) = planned.troubles.first() {
+        let fault = Fault::new(Code::Refused, format!("{}: {}", trouble.id, trouble.message));
+        return Err(Fault { help: trouble.help.clone(), ..fault });
+    }
+    let changed = planned.plan.resources.iter().find(|one| !matches!(one.action, Action::Unchanged | Action::Resume));
+    match changed {
+        None => Ok(()),
+        Some(one) => Err(Fault::new(
+            Code::Refused,
+            format!("{} would be changed by the manifest made from it; nothing was imported", one.id),
+        )
+        .help("this is a mistake of Berth's: please report it")),
+    }
+}
+
+async fn store_them(
+    shared: &Shared,
+    caller: &Principal,
+    manifests: &[Manifest],
+    units: Vec<UnitState>,
+) -> Result<(), Fault> {
+    let mut by_resource: HashMap<ResourceId, Vec<UnitState>> = HashMap::new();
+    for unit in units {
+        by_resource.entry(unit.resource.clone()).or_default().push(unit);
+    }
+    let mut desired = apply::desired_new(shared, manifests).await?;
+    for one in &mut desired {
+        one.units = by_resource.remove(&one.resource.id).unwrap_or_default();
+    }
+    let apply = Apply {
+        audit: AuditNote::default(),
+        resources: desired,
+        delete: Vec::new(),
+        actor: caller.actor.clone(),
+        retry: false,
+        trace: telemetry::traceparent(),
+    };
+    shared.control.apply(apply, shared.now()).await?;
+    if manifests.iter().any(|manifest| books::concerns(&manifest.id)) {
+        shared.books.close();
+    }
+    Ok(())
+}
