@@ -1,0 +1,407 @@
+//! Servers and workers as processes, a cloud inside the test, and a client.
+
+use crate::postgres::Postgres;
+use berth_sandbox::{CloudName, Config, Rule, Sandbox};
+use berth_server::client::{Client, Connection};
+use berth_server::pb;
+use secrecy::SecretString;
+use serde_json::Value;
+use std::fs::File;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+pub use berth_sandbox::Speed;
+
+/// A state key for all servers of a test; 32 bytes in hex.
+const KEY: &str = "5f4dcc3b5aa765d61d8327deb882cf995f4dcc3b5aa765d61d8327deb882cf99";
+/// What the simulated cloud takes as a token; must be found nowhere.
+pub const CLOUD_TOKEN: &str = "civo-token-d41c9f27";
+pub const START_WITHIN: Duration = Duration::from_secs(60);
+/// A single step of a test; one that takes longer hangs.
+pub const LONGEST: Duration = Duration::from_secs(120);
+
+/// A process of the test's, which ends with it.
+pub struct Process {
+    pub name: String,
+    args: Vec<String>,
+    env: Vec<(String, String)>,
+    folder: PathBuf,
+    child: Option<Child>,
+}
+
+impl Process {
+    fn new(name: &str, folder: &Path, args: Vec<String>, env: Vec<(String, String)>) -> Self {
+        let mut process = Self { name: name.into(), args, env, folder: folder.to_owned(), child: None };
+        process.start();
+        process
+    }
+
+    pub fn start(&mut self) {
+        let log = File::options().create(true).append(true).open(self.log_path()).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_berth"));
+        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("BERTH_") || name.contains("_API_URL")) {
+            command.env_remove(name);
+        }
+        command
+            .args(&self.args)
+            .envs(self.env.iter().cloned())
+            .current_dir(&self.folder)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log);
+        self.child = Some(command.spawn().expect("berth starts"));
+    }
+
+    pub fn log_path(&self) -> PathBuf {
+        self.folder.join(format!("{}.log", self.name))
+    }
+
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.log_path()).unwrap_or_default()
+    }
+
+    pub fn signal(&self, name: &str) {
+        if let Some(child) = &self.child {
+            let sent = Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]).status();
+            assert!(sent.is_ok_and(|status| status.success()), "{} takes {name}", self.name);
+        }
+    }
+
+    /// At once, as a crash does.
+    pub fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            _ = child.kill();
+            _ = child.wait();
+        }
+    }
+
+    pub fn restart(&mut self) {
+        self.kill();
+        self.start();
+    }
+
+    /// Asks it to stop, and waits until it has.
+    pub fn stop(&mut self, within: Duration) -> bool {
+        self.signal("TERM");
+        let until = Instant::now() + within;
+        while let Some(child) = &mut self.child {
+            if child.try_wait().unwrap().is_some() {
+                self.child = None;
+                return true;
+            }
+            if Instant::now() > until {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        true
+    }
+
+    pub fn is_running(&mut self) -> bool {
+        self.child.as_mut().is_some_and(|child| child.try_wait().unwrap().is_none())
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+pub struct Setup {
+    pub servers: usize,
+    pub workers: usize,
+    pub postgres: bool,
+    pub lease: &'static str,
+    pub capacity: u32,
+    pub cloud: Config,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        let cloud = Config { speed: Speed::Instant, token: Some(CLOUD_TOKEN.into()), ..Config::default() };
+        Self { servers: 1, workers: 1, postgres: false, lease: "5s", capacity: 8, cloud }
+    }
+}
+
+/// A control plane with everything around it.
+pub struct Plane {
+    pub servers: Vec<Process>,
+    pub workers: Vec<Process>,
+    pub postgres: Option<Postgres>,
+    pub urls: Vec<String>,
+    pub sandbox: Sandbox,
+    admin: SecretString,
+    ca: PathBuf,
+    capacity: u32,
+    pub folder: tempfile::TempDir,
+}
+
+impl Plane {
+    pub async fn start(setup: Setup) -> Self {
+        let folder = tempfile::Builder::new().prefix("berth-plane-").tempdir().unwrap();
+        let sandbox = Sandbox::start(setup.cloud).await.expect("the sandbox starts");
+        let postgres = setup.postgres.then(Postgres::start);
+        let mut plane = Self {
+            servers: Vec::new(),
+            workers: Vec::new(),
+            postgres,
+            urls: Vec::new(),
+            sandbox,
+            admin: SecretString::from(""),
+            ca: folder.path().join("ca.pem"),
+            capacity: setup.capacity,
+            folder,
+        };
+        for number in 0..setup.servers {
+            plane.add_server(number, setup.lease).await;
+        }
+        if setup.workers > 0 {
+            plane.worker_token().await;
+        }
+        for number in 0..setup.workers {
+            plane.add_worker(&format!("w{number}"), &[]);
+        }
+        plane
+    }
+
+    async fn add_server(&mut self, number: usize, lease: &str) {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let name = format!("s{number}");
+        let mut args = vec!["server".into(), "--listen".into(), format!("127.0.0.1:{port}")];
+        args.extend(["--folder".into(), name.clone(), "--no-worker".into(), "--lease".into(), lease.into()]);
+        let mut env = vec![("BERTH_KEY".into(), KEY.into())];
+        if let Some(postgres) = &self.postgres {
+            env.push(("BERTH_DB".into(), postgres.url()));
+        }
+        self.servers.push(Process::new(&name, self.folder.path(), args, env));
+        self.urls.push(format!("https://127.0.0.1:{port}"));
+        let own = self.folder.path().join(&name);
+        let until = Instant::now() + START_WITHIN;
+        loop {
+            let ready = own.join("ca.pem").exists() && self.try_client(number).await.is_some();
+            if ready && (number > 0 || own.join("admin.token").exists()) {
+                break;
+            }
+            let log = self.servers[number].log();
+            assert!(Instant::now() < until && self.servers[number].is_running(), "the server did not start: {log}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        if number == 0 {
+            let token = std::fs::read_to_string(own.join("admin.token")).unwrap();
+            self.admin = SecretString::from(token.trim().to_owned());
+        }
+        let mut all = String::new();
+        for number in 0..=number {
+            all += &std::fs::read_to_string(self.folder.path().join(format!("s{number}/ca.pem"))).unwrap();
+        }
+        std::fs::write(&self.ca, all).unwrap();
+    }
+
+    async fn try_client(&self, number: usize) -> Option<Client> {
+        let ca = std::fs::read(self.folder.path().join(format!("s{number}/ca.pem"))).ok()?;
+        let connection = Connection { ca: Some(ca), ..Connection::new(&self.urls[number], self.admin.clone()) };
+        connection.connect().await.ok()
+    }
+
+    /// To one of the servers, as admin.
+    pub async fn client(&self, number: usize) -> Client {
+        let until = Instant::now() + START_WITHIN;
+        loop {
+            if let Some(client) = self.try_client(number).await {
+                return client;
+            }
+            assert!(Instant::now() < until, "server {number} does not answer: {}", self.servers[number].log());
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    async fn worker_token(&self) {
+        let request =
+            pb::CreateTokenRequest { name: "workers".into(), role: "worker".into(), ..pb::CreateTokenRequest::default() };
+        let made = self.client(0).await.access().create_token(request).await.expect("a token for workers").into_inner();
+        std::fs::write(self.folder.path().join("worker.token"), made.secret).unwrap();
+    }
+
+    pub fn add_worker(&mut self, name: &str, more: &[&str]) {
+        let mut args: Vec<String> = vec!["worker".into(), "-v".into(), "--name".into(), name.into()];
+        // Each begins with another server.
+        let count = self.urls.len();
+        for at in 0..count {
+            args.extend(["--server".into(), self.urls[(at + self.workers.len()) % count].clone()]);
+        }
+        args.extend(["--token-file".into(), "worker.token".into(), "--ca".into(), self.ca.display().to_string()]);
+        args.extend(["--capacity".into(), self.capacity.to_string(), "--work-dir".into(), "work".into()]);
+        args.extend(more.iter().map(|arg| (*arg).to_owned()));
+        let env = vec![
+            ("CIVO_API_URL".into(), self.sandbox.civo_url()),
+            ("CIVO_TOKEN".into(), CLOUD_TOKEN.into()),
+            ("DIGITALOCEAN_API_URL".into(), self.sandbox.digitalocean_url()),
+            ("DIGITALOCEAN_ACCESS_TOKEN".into(), CLOUD_TOKEN.into()),
+        ];
+        self.workers.push(Process::new(name, self.folder.path(), args, env));
+    }
+
+    /// An account whose token the worker has, fast enough for tests.
+    pub async fn account(&self) {
+        let text = format!(
+            "apiVersion: byoc.berth.dev/v1\nkind: Account\nmetadata: {{name: civo}}\nspec:\n  provider: civo\n  \
+             requestsPerSecond: 10000\n  civo: {{token: {{value: {CLOUD_TOKEN}}}, region: fra1, apiUrl: \"{}\"}}\n",
+            self.sandbox.civo_url()
+        );
+        self.apply(&text).await;
+    }
+
+    pub async fn apply(&self, text: &str) -> Vec<pb::Applied> {
+        self.try_apply(0, text).await.unwrap_or_else(|status| panic!("{status}\n{}", self.told()))
+    }
+
+    pub async fn try_apply(&self, server: usize, text: &str) -> Result<Vec<pb::Applied>, tonic::Status> {
+        let files = vec![pb::ManifestFile { name: "test.yaml".into(), text: text.into() }];
+        let request = pb::ApplyRequest { files, allow_replace: true, allow_data_loss: true, ..Default::default() };
+        let client = self.try_client(server).await.ok_or_else(|| tonic::Status::unavailable("no server"))?;
+        Ok(client.resources().apply(request).await?.into_inner().resources)
+    }
+
+    pub async fn get(&self, kind: &str, name: &str, env: &str) -> Option<pb::Resource> {
+        let request = pb::GetRequest { kind: kind.into(), name: name.into(), env: env.into(), org: String::new() };
+        self.client(0).await.resources().get(request).await.ok().map(tonic::Response::into_inner)
+    }
+
+    pub async fn list(&self, server: usize) -> Result<Vec<pb::Resource>, tonic::Status> {
+        let client = self.try_client(server).await.ok_or_else(|| tonic::Status::unavailable("no server"))?;
+        let mut all = Vec::new();
+        let mut page_token = String::new();
+        loop {
+            let request = pb::ListRequest { page_size: 1000, page_token, ..pb::ListRequest::default() };
+            let page = client.resources().list(request).await?.into_inner();
+            all.extend(page.resources);
+            if page.next_page_token.is_empty() {
+                return Ok(all);
+            }
+            page_token = page.next_page_token;
+        }
+    }
+
+    pub async fn delete(&self, kind: &str, name: &str, env: &str, cascade: bool) -> Result<usize, tonic::Status> {
+        let (kind, name, env) = (kind.into(), name.into(), env.into());
+        let request = pb::DeleteRequest { kind, name, env, org: String::new(), cascade };
+        Ok(self.client(0).await.resources().delete(request).await?.into_inner().deleting.len())
+    }
+
+    /// Waits until all resources are as they should be.
+    pub async fn until(&self, what: &str, within: Duration, good: impl Fn(&[pb::Resource]) -> bool) {
+        let until = Instant::now() + within;
+        let mut seen = Vec::new();
+        loop {
+            for server in 0..self.urls.len() {
+                if let Ok(all) = self.list(server).await {
+                    seen = all;
+                    break;
+                }
+            }
+            if good(&seen) {
+                return;
+            }
+            if Instant::now() >= until {
+                let states: Vec<String> = seen
+                    .iter()
+                    .filter(|r| r.state != "Ready")
+                    .map(|r| format!("{} {}: {} {}", kind(r), name(r), r.state, r.message))
+                    .collect();
+                let tasks = self.tasks(pb::ListTasksRequest::default()).await;
+                let open: Vec<String> = tasks
+                    .iter()
+                    .filter(|t| t.state == "queued" || t.state == "running")
+                    .map(|t| format!("{t:?}"))
+                    .collect();
+                panic!("not {what}:\n{}\nopen: {}\n{}", states.join("\n"), open.join("\n"), self.told());
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    pub async fn until_ready(&self) {
+        self.until("all Ready", LONGEST, |all| {
+            !all.is_empty() && all.iter().all(|r| r.state == "Ready" && r.observed_generation == r.generation)
+        })
+        .await;
+    }
+
+    pub async fn tasks(&self, request: pb::ListTasksRequest) -> Vec<pb::Task> {
+        let request = pb::ListTasksRequest { page_size: 1000, ..request };
+        self.client(0).await.tasks().list(request).await.map(|r| r.into_inner().tasks).unwrap_or_default()
+    }
+
+    pub fn faults(&self, rules: &[&str]) {
+        let rules: Vec<Rule> = rules.iter().map(|rule| rule.parse().expect("a rule")).collect();
+        self.sandbox.world().faults().replace(rules);
+    }
+
+    /// Live objects of a type in Civo, without the cloud's own.
+    pub fn objects(&self, kind: &str) -> Vec<Value> {
+        let ledger = self.sandbox.world().ledger(CloudName::Civo);
+        let objects = ledger["objects"].as_array().cloned().unwrap_or_default();
+        objects.into_iter().filter(|o| o["type"] == kind && o["default"] != true && o["auto"] != true).collect()
+    }
+
+    pub fn names(&self, kind: &str) -> Vec<String> {
+        let name = |o: &Value| o["name"].as_str().unwrap_or_default().to_owned();
+        let mut names: Vec<String> = self.objects(kind).iter().map(name).collect();
+        names.sort();
+        names
+    }
+
+    /// How many of a type were ever made.
+    pub fn made(&self, kind: &str) -> i64 {
+        self.sandbox.world().ledger(CloudName::Civo)["totals"][kind]["created"].as_i64().unwrap_or(0)
+    }
+
+    /// For messages: the ends of all logs.
+    pub fn told(&self) -> String {
+        let mut text = String::new();
+        for process in self.servers.iter().chain(&self.workers) {
+            let log = process.log();
+            let lines: Vec<&str> = log.lines().collect();
+            let tail = lines[lines.len().saturating_sub(15)..].join("\n");
+            text += &format!("----- {}\n{tail}\n", process.name);
+        }
+        text
+    }
+
+    /// One of Prometheus' counters, over all servers.
+    pub async fn counter(&self, name: &str) -> f64 {
+        let mut total = 0.0;
+        for (number, url) in self.urls.iter().enumerate() {
+            let ca = std::fs::read(self.folder.path().join(format!("s{number}/ca.pem"))).unwrap();
+            let ca = reqwest::Certificate::from_pem(&ca).unwrap();
+            let client = reqwest::Client::builder().tls_certs_only([ca]).no_proxy().build().unwrap();
+            let Ok(answer) = client.get(format!("{url}/metrics")).send().await else { continue };
+            let text = answer.text().await.unwrap_or_default();
+            let value = text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<f64>().ok());
+            total += value.unwrap_or(0.0);
+        }
+        total
+    }
+}
+
+pub fn name(resource: &pb::Resource) -> &str {
+    resource.id.as_ref().map_or("", |id| &id.name)
+}
+
+pub fn kind(resource: &pb::Resource) -> &str {
+    resource.id.as_ref().map_or("", |id| &id.kind)
+}
+
+/// A network, and a firewall in it.
+pub fn pair(number: usize, label: &str) -> String {
+    format!(
+        "apiVersion: civo.berth.dev/v1\nkind: CivoVpc\nmetadata: {{name: net-{number}}}\nspec: {{networkName: net-{number}, \
+         region: fra1, account: civo}}\n---\n\
+         apiVersion: civo.berth.dev/v1\nkind: CivoFirewall\nmetadata: {{name: fw-{number}}}\nspec:\n  name: fw-{number}\n  \
+         account: civo\n  networkId: {{valueFrom: {{name: net-{number}}}}}\n  inboundRules:\n    - {{protocol: tcp, \
+         portRange: \"443\", label: {label}}}\n"
+    )
+}
