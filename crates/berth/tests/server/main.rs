@@ -5,4 +5,5 @@ mod chaos;
 mod faults;
 mod harness;
 mod postgres;
+mod quickstart;
 mod work;

@@ -222,15 +222,23 @@ impl Job {
             let before = row.status();
             let status = refresh::status_now(&row.id, &before, row.deleting, &units);
             let recorder = Remote::new(self.api.clone(), self.lease.clone(), row.generation, self.words.clone());
-            for (unit, observed) in units {
-                if let Some(unit) = refresh::unit_now(unit, observed.as_ref()) {
-                    recorder.save_unit(unit).await?;
-                }
-            }
             let names = refresh::changed(&before, &status);
-            if !names.is_empty() {
-                recorder.status(&row.id, status).await?;
-                recorder.event(&row.id, "refreshed", &names.join(", ")).await?;
+            let written = async {
+                for (unit, observed) in units {
+                    if let Some(unit) = refresh::unit_now(unit, observed.as_ref()) {
+                        recorder.save_unit(unit).await?;
+                    }
+                }
+                if !names.is_empty() {
+                    recorder.status(&row.id, status).await?;
+                    recorder.event(&row.id, "refreshed", &names.join(", ")).await?;
+                }
+                Ok(())
+            };
+            match written.await {
+                // It is being changed: whoever changes it writes down what it became.
+                Ok(()) | Err(RecordError::Failed(_)) => {}
+                Err(error) => return Err(error.into()),
             }
         }
         Ok(())

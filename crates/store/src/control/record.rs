@@ -34,6 +34,8 @@ const HELD: &str = concat!(
 );
 const REMEMBER: &str = "INSERT INTO records (task, key, entry) VALUES ($1, $2, $3)";
 const ENTRY_OF: &str = "SELECT kind, name, org, env FROM journal WHERE id = $1";
+const CHANGING: &str = "SELECT 1 FROM tasks WHERE kind = $1 AND name = $2 AND org = $3 AND env = $4 AND mutates \
+     AND state = 'running'";
 const STATE_OF: &str = "SELECT state, deleting FROM resources WHERE kind = $1 AND name = $2 AND org = $3 AND env = $4";
 /// What is being deleted is not Ready, whatever a worker that has not heard of it says. Drift is looked for while Ready.
 const AFTER_STATUS: &str = "UPDATE resources SET \
@@ -101,9 +103,22 @@ impl Record {
                 return Err(foreign(&id));
             }
         }
-        let looks = matches!(self.write, Write::SaveUnit(_) | Write::ForgetUnit { .. } | Write::Event { .. });
-        if !task.op.mutates() && !looks {
+        if task.op.mutates() {
+            return Ok(());
+        }
+        let looks = match &self.write {
+            Write::SaveUnit(_) | Write::ForgetUnit { .. } | Write::Event { .. } => true,
+            // What a check saw is written down, unless it would hide that the resource was changed meanwhile.
+            Write::Status { status, .. } => status.observed_generation > 0,
+            _ => false,
+        };
+        if !looks {
             return Err(ControlError::Refused(format!("a {} task changes nothing", task.op.as_str())));
+        }
+        if let Some(id) = subject(&self.write)
+            && tx.row(Query::about(CHANGING, id)).await?.is_some()
+        {
+            return Err(ControlError::Refused(format!("{id} is being changed")));
         }
         Ok(())
     }
