@@ -170,8 +170,17 @@ impl Loaded {
 
     /// The files, as a server is to read them. Documents that were left out are blanked, so that every place stays where it is.
     pub fn files(&self) -> Vec<pb::ManifestFile> {
+        self.files_of(&|_| true)
+    }
+
+    /// The same with some of the manifests alone.
+    pub fn files_of(&self, kept: &dyn Fn(&ResourceId) -> bool) -> Vec<pb::ManifestFile> {
+        let place = |manifest: &Manifest| manifest.source.as_ref().map(|source| (source.file.clone(), source.span));
+        let left_out = self.manifests.iter().filter(|manifest| !kept(&manifest.id)).filter_map(place);
+        let removed: Vec<(Arc<str>, Span)> = self.removed.iter().cloned().chain(left_out).collect();
         let mut files: Vec<(&Arc<str>, &Arc<str>)> = Vec::new();
-        for source in self.manifests.iter().filter_map(|manifest| manifest.source.as_ref()) {
+        let chosen = self.manifests.iter().filter(|manifest| kept(&manifest.id));
+        for source in chosen.filter_map(|manifest| manifest.source.as_ref()) {
             if files.last().is_none_or(|(name, _)| **name != source.file) {
                 files.push((&source.file, &source.text));
             }
@@ -180,7 +189,7 @@ impl Loaded {
         files.dedup_by(|a, b| a.0 == b.0);
         let blanked = |name: &Arc<str>, text: &Arc<str>| {
             let mut bytes = text.as_bytes().to_vec();
-            for (_, span) in self.removed.iter().filter(|(file, _)| file == name) {
+            for (_, span) in removed.iter().filter(|(file, _)| file == name) {
                 let end = span.end.min(bytes.len());
                 bytes[span.start.min(end)..end].iter_mut().filter(|b| **b != b'\n').for_each(|b| *b = b' ');
             }

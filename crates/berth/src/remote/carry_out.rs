@@ -146,16 +146,17 @@ pub async fn carry_out(mut job: Job<'_>) -> Result<Ended, Failure> {
         allow_data_loss: destructive.iter().any(|r| r.units.iter().any(|u| u.loses_data)),
         dry_run: false,
         delete: job.delete.iter().map(convert::to_id).collect(),
-        // What is already stored as declared, and is not so in the cloud.
-        retry: !plan.is_empty(),
+        // Resources that were named are meant, each of them.
+        retry: job.loaded.is_none(),
     };
-    let answer = match remote.client.resources().apply(request).await {
+    let answer = match remote.client.resources().apply(request.clone()).await {
         Ok(answer) => answer.into_inner(),
         Err(status) => {
             let exit = refused(remote.fault(&status), job.loaded.as_mut(), job.format)?;
             return Ok(ended(exit, plan, false, calls));
         }
     };
+    again(&job, &plan, request, &answer).await?;
     let goals = goals(&plan, &answer.resources, &job.delete, &there);
     if goals.is_empty() {
         if !people {
@@ -173,6 +174,34 @@ pub async fn carry_out(mut job: Job<'_>) -> Result<Ended, Failure> {
     print_result(&plan, &followed.report, started.elapsed(), calls, job.format)?;
     let exit = tell(&followed, started, job.workspace);
     Ok(ended(exit, plan, false, calls))
+}
+
+/// What is stored as declared and is not so in the cloud has to be worked on as well; the others are left alone.
+async fn again(
+    job: &Job<'_>,
+    plan: &Plan,
+    request: pb::ApplyRequest,
+    answer: &pb::ApplyResponse,
+) -> Result<(), Failure> {
+    let Some(loaded) = &job.loaded else { return Ok(()) };
+    let works = |id: &ResourceId| plan.resources.iter().any(|r| r.id == *id && r.action != Action::Unchanged);
+    let unchanged = answer.resources.iter().filter(|one| one.result == "unchanged");
+    let stale: HashMap<ResourceId, i64> =
+        unchanged.map(|one| (convert::id_of(one.id.as_ref()), one.generation)).filter(|(id, _)| works(id)).collect();
+    if stale.is_empty() {
+        return Ok(());
+    }
+    let base =
+        |(id, generation): (&ResourceId, &i64)| pb::Base { id: Some(convert::to_id(id)), generation: *generation };
+    let request = pb::ApplyRequest {
+        files: loaded.files_of(&|id| stale.contains_key(id)),
+        bases: stale.iter().map(base).collect(),
+        delete: Vec::new(),
+        retry: true,
+        ..request
+    };
+    job.remote.client.resources().apply(request).await.map_err(|status| job.remote.fail(&status))?;
+    Ok(())
 }
 
 type There = HashMap<ResourceId, Option<pb::Resource>>;

@@ -2,8 +2,10 @@
 //! over real HTTP. One test program, so that it is linked once.
 
 mod chaos;
+mod cli;
 mod faults;
 mod harness;
+mod place;
 mod postgres;
 mod quickstart;
 mod work;

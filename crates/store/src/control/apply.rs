@@ -78,7 +78,8 @@ static UPDATE: Multi = Multi::new(
 static TOUCH: Multi = Multi::new(
     "UPDATE resources SET account = v.account, service = v.service, allow_replace = v.allow_replace, \
      allow_data_loss = v.allow_data_loss, drift_every = v.drift_every, trace = v.trace, applied_by = v.applied_by, \
-     state = CASE WHEN NOT resources.deleting THEN resources.state WHEN v.ready THEN 'Ready' ELSE 'Pending' END, deleting = FALSE, \
+     state = CASE WHEN v.due AND resources.state = 'Ready' THEN 'Pending' \
+     WHEN NOT resources.deleting THEN resources.state WHEN v.ready THEN 'Ready' ELSE 'Pending' END, deleting = FALSE, \
      observed_generation = CASE WHEN resources.deleting AND NOT v.ready THEN 0 ELSE resources.observed_generation END, \
      attempts = CASE WHEN v.due THEN 0 ELSE resources.attempts END, \
      due_at = CASE WHEN v.due THEN v.now ELSE resources.due_at END, due_mark = resources.due_mark + 1 \
@@ -348,7 +349,7 @@ async fn apply_round(ops: &[&ApplyOp], round: &[usize], answers: &mut Answers, t
                 } else {
                     let flags = stored.allow_replace != wanted.allow_replace
                         || stored.allow_data_loss != wanted.allow_data_loss;
-                    row.due = !wanted.ready && (stored.deleting || (!stored.settled && (op.retry || flags)));
+                    row.due = !wanted.ready && (stored.deleting || op.retry || (!stored.settled && flags));
                     let differs = flags
                         || stored.account != wanted.account
                         || stored.service != wanted.service

@@ -1,0 +1,198 @@
+//! Every command of the embedded mode against a server: what it says, how it exits, and that programs see no difference.
+
+use crate::place::{Server, User, shape};
+use serde_json::Value;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+const CLUSTER: &str = "CivoKubernetesCluster/dev";
+
+fn dev() -> String {
+    include_str!("../../../../examples/civo/dev.yaml").to_owned()
+}
+
+#[test]
+fn every_command_works_the_same() {
+    let server = Server::start(&[]);
+    let user = server.admin();
+    user.write("dev.yaml", &dev());
+
+    // Nothing is there yet.
+    user.berth(&["get"]).ok().says("nothing is applied here");
+    user.berth(&["validate", "-f", "dev.yaml"]).ok().says("valid");
+    user.berth(&["plan", "-f", "dev.yaml", "--detailed-exitcode"]).exits(2).says("4 to create");
+    user.berth(&["plan", "-f", "dev.yaml", "--out", "x.plan"]).exits(1).says("cannot be saved").says("--local");
+    user.berth(&["apply", "-f", "dev.yaml"]).exits(1).says("no terminal to ask on");
+
+    user.berth(&["apply", "-f", "dev.yaml", "--yes"]).ok().says("4 resources Ready").says("berth kubeconfig");
+    user.berth(&["get"]).ok().says("dev-net").says(&format!("from {}", server.url));
+    let all = user.berth(&["get", "-o", "json"]).ok().json();
+    assert_eq!(all.as_array().map(Vec::len), Some(4), "{all}");
+    assert!(all.as_array().into_iter().flatten().all(|one| one["status"]["ready"] == true), "{all}");
+
+    user.berth(&["describe", CLUSTER]).ok().says("Refers to").says("CivoVpc/dev-net").says("civo.cluster");
+    user.berth(&["outputs", CLUSTER]).ok().says("api_server_endpoint");
+    let secret = user.berth(&["outputs", CLUSTER, "kubeconfig_b64"]).exits(1);
+    assert!(secret.stderr.contains("is secret"), "{secret:?}");
+    user.berth(&["outputs", CLUSTER, "kubeconfig_b64", "--show-secrets"]).ok();
+    user.berth(&["kubeconfig", CLUSTER]).ok().says("apiVersion: v1");
+    user.berth(&["kubeconfig", "CivoVpc/dev-net"]).exits(1).says("has no kubeconfig");
+    user.berth(&["history", CLUSTER]).ok().says("create");
+    user.berth(&["history"]).ok().says(CLUSTER);
+    user.berth(&["history", "--open"]).ok().says("nothing is open");
+    user.berth(&["wait", "--all"]).ok().says("nothing to wait for");
+    user.berth(&["graph"]).ok().says("└─");
+    user.berth(&["drift"]).ok().says("0 of");
+    user.berth(&["refresh"]).ok().says("changed in the state");
+    user.berth(&["doctor"]).ok().says("workers").says("trusted").says("answers");
+
+    // The same again: nothing to do.
+    user.berth(&["apply", "-f", "dev.yaml", "--yes"]).ok().says("nothing to do: all 4 resources are as declared");
+    user.berth(&["plan", "-f", "dev.yaml", "--detailed-exitcode"]).ok().says("4 unchanged");
+
+    // A change, and what is there by name alone.
+    user.write("dev.yaml", &dev().replace("nodeCount: 1", "nodeCount: 2"));
+    user.berth(&["apply", "-f", "dev.yaml", "--yes", "--no-wait"]).ok().says("begun");
+    user.berth(&["wait", "--all"]).ok();
+    user.berth(&["get", CLUSTER, "-o", "json"]).ok().says("\"nodeCount\": 2");
+    user.berth(&["apply", CLUSTER, "--yes"]).ok();
+
+    user.berth(&["tasks"]).ok().says("apply").says(CLUSTER);
+    let tasks = user.berth(&["tasks", "list", "--state", "done", "-o", "json"]).ok().json();
+    let task = tasks[0]["id"].as_str().expect("a task").to_owned();
+    user.berth(&["tasks", "show", &task]).ok().says("done");
+    user.berth(&["tasks", "logs", &task]).ok();
+    user.berth(&["tasks", "cancel", &task]).exits(1);
+    user.berth(&["tasks", "cancel", CLUSTER]).exits(1).says("nothing is under way");
+    user.berth(&["tasks", "show", "nothing-like-it"]).exits(1);
+    user.berth(&["events"]).ok().says(CLUSTER);
+    user.berth(&["events", "CivoVpc/dev-net", "--after", "0", "-o", "json"]).ok().says("dev-net");
+    user.berth(&["workers"]).ok().says("ready");
+    user.berth(&["accounts", "-o", "json"]).ok();
+    user.berth(&["approve", CLUSTER, "--yes"]).exits(1).says("no plan that waits");
+    user.berth(&["watch"]).exits(1).says("watch needs a terminal").says("berth events -f");
+
+    user.berth(&["delete", "CivoVpc/dev-net", "--yes"]).exits(1).says("refers to it");
+    user.berth(&["delete", CLUSTER, "--yes", "--cascade"]).exits(1).says("--allow-delete");
+    user.berth(&["delete", "-f", "dev.yaml", "--yes", "--allow-delete"]).ok().says("4 deleted");
+    user.berth(&["get"]).ok().says("nothing is applied here");
+    user.berth(&["get", CLUSTER]).exits(1).says("is not applied");
+}
+
+/// What a server says is what the embedded engine says, name by name.
+#[test]
+fn programs_see_the_same_shapes() {
+    let server = Server::start(&[]);
+    let user = server.admin();
+    user.write("dev.yaml", &dev());
+    let both = |args: &[&str], code: i32| -> (Value, Value) {
+        let by_server = user.berth(args).exits(code).json();
+        let mut local = args.to_vec();
+        local.extend(["--sandbox"]);
+        (by_server, user.berth(&local).exits(code).json())
+    };
+    let same = |args: &[&str]| {
+        let (by_server, embedded) = both(args, 0);
+        assert_eq!(shape(&by_server), shape(&embedded), "berth {}", args.join(" "));
+    };
+    same(&["plan", "-f", "dev.yaml", "-o", "json"]);
+    user.berth(&["apply", "-f", "dev.yaml", "--yes"]).ok();
+    user.berth(&["apply", "-f", "dev.yaml", "--yes", "--sandbox", "--speed", "max"]).ok();
+    same(&["get", "-o", "json"]);
+    same(&["get", CLUSTER, "-o", "json"]);
+    same(&["outputs", CLUSTER, "-o", "json"]);
+    same(&["plan", "-f", "dev.yaml", "-o", "json"]);
+    same(&["drift", "-o", "json"]);
+    same(&["refresh", "-o", "json"]);
+    same(&["apply", "-f", "dev.yaml", "--yes", "-o", "json"]);
+    same(&["validate", "-f", "dev.yaml", "-o", "json"]);
+    // A server's history knows more, such as who applied; its lines are the same.
+    let (by_server, embedded) = both(&["history", CLUSTER, "-o", "json"], 0);
+    let names = |value: &Value| value[0].as_object().map(|line| line.keys().cloned().collect::<Vec<_>>());
+    assert_eq!(names(&by_server), names(&embedded));
+    // Sections of `describe` are the same as well; ids and times are not.
+    let sections = |text: &str| {
+        text.lines().filter(|l| !l.starts_with(' ') && !l.is_empty()).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let by_server = user.berth(&["describe", CLUSTER]).ok();
+    let embedded = user.berth(&["describe", CLUSTER, "--sandbox"]).ok();
+    assert_eq!(sections(&by_server.stdout), sections(&embedded.stdout));
+}
+
+#[test]
+fn mistakes_are_shown_at_their_place_and_change_nothing() {
+    let server = Server::start(&[]);
+    let user = server.admin();
+    user.write("dev.yaml", &dev().replace("name: dev-net}", "name: dev-nett}"));
+    let run = user.berth(&["apply", "-f", "dev.yaml", "--yes"]).exits(1).says("dev-nett").says("dev.yaml:");
+    assert!(run.stderr.contains('^'), "{run:?}");
+    user.berth(&["get"]).ok().says("nothing is applied here");
+    for (args, text) in [
+        (&["get", "--context", "nobody"][..], "there is no context named `nobody`"),
+        (&["get", "--context", "nobody", "--local"], "cannot be used with"),
+        (&["get", "--context", "nobody", "--sandbox"], "--sandbox"),
+        (&["events", "--local"], "needs a server"),
+        (&["tasks", "--state", "lazy"], "invalid value 'lazy'"),
+        (&["tasks", "show"], "ID"),
+        (&["approve"], "KIND/NAME"),
+        (&["apply", "--stack-input", "dev.yaml"], "stack input"),
+    ] {
+        user.berth(args).exits(1).says(text);
+    }
+    // Without a server, commands of a server say what to do; the others are as they were.
+    let alone = User::new();
+    for command in ["tasks", "events", "workers", "accounts", "watch"] {
+        alone.berth(&[command]).exits(1).says("berth login");
+    }
+    alone.berth(&["approve", CLUSTER]).exits(1).says("berth login");
+    // A server that is gone.
+    drop(server);
+    user.berth(&["get"]).exits(1).says("cannot reach the server").says("berth server");
+    user.berth(&["doctor"]).exits(1).says("nothing answers there");
+    user.berth(&["get", "--local"]).exits(1).says("berth apply");
+}
+
+/// Two ways to change the same thing end in one, or in an error that says who and what.
+#[test]
+fn what_is_taken_away_is_allowed_first() {
+    let server = Server::start(&[]);
+    let user = server.admin();
+    user.write("dev.yaml", &dev());
+    user.berth(&["apply", "-f", "dev.yaml", "--yes"]).ok();
+    // Another size of a pool replaces it.
+    user.write("dev.yaml", &dev().replace("size: g4s.kube.medium", "size: g4s.kube.large"));
+    user.berth(&["apply", "-f", "dev.yaml", "--yes"]).exits(1).says("--allow-replace");
+    user.berth(&["apply", "-f", "dev.yaml", "--yes", "--allow-replace"]).ok();
+    let pool = user.berth(&["get", "CivoKubernetesNodePool/dev-builds", "-o", "json"]).ok().json();
+    assert_eq!(pool["spec"]["size"], "g4s.kube.large");
+}
+
+#[test]
+fn events_are_followed_until_told_to_stop() {
+    let server = Server::start(&[]);
+    let user = server.admin();
+    user.write("dev.yaml", &dev());
+    let log = std::fs::File::create(user.path().join("events.log")).unwrap();
+    let mut command = user.command(&["events", "-f", "--after", "0", "-o", "json"]);
+    let mut child = command.stdin(Stdio::null()).stdout(log).spawn().unwrap();
+    user.berth(&["apply", "-f", "dev.yaml", "--yes"]).ok();
+    let until = Instant::now() + Duration::from_secs(30);
+    let ready = |text: &str| {
+        let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        lines.filter(|event| event["what"] == "Ready").count()
+    };
+    loop {
+        let text = std::fs::read_to_string(user.path().join("events.log")).unwrap();
+        if ready(&text) >= 4 {
+            let ids: Vec<i64> =
+                text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()?["id"].as_i64()).collect();
+            assert!(ids.windows(2).all(|pair| pair[0] < pair[1]), "each once, in order: {ids:?}");
+            break;
+        }
+        assert!(Instant::now() < until, "{text}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}

@@ -1,0 +1,181 @@
+//! A server in a folder of its own, with simulated clouds, and folders to ask it from.
+
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+use tempfile::TempDir;
+
+const STARTS_WITHIN: Duration = Duration::from_secs(60);
+
+pub struct Server {
+    child: Child,
+    dir: TempDir,
+    pub url: String,
+    login: Vec<String>,
+}
+
+/// What a command answered.
+#[derive(Debug)]
+pub struct Run {
+    pub args: String,
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+/// The binary with nothing of the user's environment.
+fn berth(folder: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_berth"));
+    command.args(args).current_dir(folder).env_clear();
+    command.env("PATH", "/nonexistent").env("HOME", folder).env("XDG_DATA_HOME", folder.join("data"));
+    command
+}
+
+impl Server {
+    pub fn start(more: &[&str]) -> Self {
+        let dir = tempfile::tempdir().expect("a folder");
+        let mut args = vec!["server", "--sandbox", "--speed", "max", "--listen", "127.0.0.1:0"];
+        args.extend(more);
+        let mut command = berth(dir.path(), &args);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().expect("the server starts");
+        let stdout = BufReader::new(child.stdout.take().expect("its output"));
+        let (send, lines) = mpsc::channel();
+        // Read to the end, so that the server never waits for its reader.
+        std::thread::spawn(move || {
+            for line in stdout.lines().map_while(Result::ok) {
+                _ = send.send(line);
+            }
+        });
+        let login = loop {
+            let line = lines.recv_timeout(STARTS_WITHIN).expect("the server says how to log in");
+            if let Some(rest) = line.trim().strip_prefix("berth login ") {
+                break rest.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+            }
+        };
+        Self { child, url: login[0].clone(), dir, login }
+    }
+
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Someone who is logged in as the first admin.
+    pub fn admin(&self) -> User {
+        let user = User::new();
+        let mut args = vec!["login"];
+        args.extend(self.login.iter().map(String::as_str));
+        // Files are named as the server's folder sees them.
+        let mut command = berth(self.path(), &args);
+        command.env("BERTH_CONFIG", user.config());
+        let run = user.finish(command, &args);
+        assert_eq!(run.code, Some(0), "{run:?}");
+        user
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        _ = self.child.kill();
+        _ = self.child.wait();
+    }
+}
+
+pub struct User {
+    dir: TempDir,
+}
+
+impl User {
+    pub fn new() -> Self {
+        Self { dir: tempfile::tempdir().expect("a folder") }
+    }
+
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub fn config(&self) -> PathBuf {
+        self.path().join("config.yaml")
+    }
+
+    pub fn write(&self, name: &str, text: &str) {
+        let path = self.path().join(name);
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        std::fs::write(path, text).expect("a file");
+    }
+
+    pub fn command(&self, args: &[&str]) -> Command {
+        let mut command = berth(self.path(), args);
+        command.env("BERTH_CONFIG", self.config());
+        command
+    }
+
+    pub fn berth(&self, args: &[&str]) -> Run {
+        self.finish(self.command(args), args)
+    }
+
+    pub fn finish(&self, mut command: Command, args: &[&str]) -> Run {
+        let output = command.stdin(Stdio::null()).output().expect("berth runs");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Run {
+            args: args.join(" "),
+            code: output.status.code(),
+            stdout: text(&output.stdout),
+            stderr: text(&output.stderr),
+        }
+    }
+}
+
+impl Run {
+    #[track_caller]
+    pub fn exits(self, code: i32) -> Self {
+        assert_eq!(self.code, Some(code), "berth {}\n{}\n{}", self.args, self.stdout, self.stderr);
+        self
+    }
+
+    #[track_caller]
+    pub fn ok(self) -> Self {
+        self.exits(0)
+    }
+
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout)
+            .unwrap_or_else(|error| panic!("berth {}: {error}\n{}", self.args, self.stdout))
+    }
+
+    #[track_caller]
+    pub fn says(self, text: &str) -> Self {
+        assert!(
+            self.stdout.contains(text) || self.stderr.contains(text),
+            "berth {} does not say `{text}`:\n{}\n{}",
+            self.args,
+            self.stdout,
+            self.stderr
+        );
+        self
+    }
+}
+
+/// The names and types of a value, without its values. Lists are as their items, put together.
+pub fn shape(value: &Value) -> Value {
+    match value {
+        Value::Null => Value::Null,
+        Value::Bool(_) => "bool".into(),
+        Value::Number(_) => "number".into(),
+        Value::String(_) => "text".into(),
+        Value::Array(items) => {
+            let mut shapes: Vec<Value> = Vec::new();
+            for one in items.iter().map(shape) {
+                if !shapes.contains(&one) {
+                    shapes.push(one);
+                }
+            }
+            shapes.sort_by_key(ToString::to_string);
+            Value::Array(shapes)
+        }
+        Value::Object(map) => Value::Object(map.iter().map(|(name, value)| (name.clone(), shape(value))).collect()),
+    }
+}
