@@ -39,8 +39,11 @@ pub fn run(args: Args) -> Outcome {
 fn table(accounts: &[pb::AccountLoad]) -> String {
     let mut table = Table::new(["ACCOUNT", "ORG", "RUNNING", "QUEUED"]);
     for account in accounts {
-        let running = format!("{}/{}", account.running, account.limit);
-        table.row([account.account.clone(), or_dash(&account.org), running, account.queued.to_string()]);
+        let running = match account.limit {
+            0 => account.running.to_string(),
+            limit => format!("{}/{limit}", account.running),
+        };
+        table.row([or_dash(&account.account), or_dash(&account.org), running, account.queued.to_string()]);
     }
     table.render()
 }

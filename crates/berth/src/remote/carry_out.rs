@@ -147,7 +147,7 @@ pub async fn carry_out(mut job: Job<'_>) -> Result<Ended, Failure> {
         dry_run: false,
         delete: job.delete.iter().map(convert::to_id).collect(),
         // Resources that were named are meant, each of them.
-        retry: job.loaded.is_none(),
+        retry: job.loaded.is_none() && !plan.is_empty(),
     };
     let answer = match remote.client.resources().apply(request.clone()).await {
         Ok(answer) => answer.into_inner(),

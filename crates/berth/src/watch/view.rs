@@ -155,7 +155,11 @@ fn rows(model: &Model, look: &Look, pane: Pane, width: u16) -> Rows {
                 let note = match (row.state.as_str(), row.drifted) {
                     ("Ready", true) => "drifted".to_owned(),
                     ("Ready", false) => {
-                        let nodes = if row.nodes.is_empty() { String::new() } else { format!("{} nodes", row.nodes) };
+                        let nodes = match row.nodes.as_str() {
+                            "" => String::new(),
+                            "1" => "1 node".to_owned(),
+                            nodes => format!("{nodes} nodes"),
+                        };
                         [row.version.as_str(), &nodes]
                             .into_iter()
                             .filter(|s| !s.is_empty())
