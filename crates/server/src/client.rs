@@ -174,6 +174,13 @@ impl Connection {
         if last.contains("lookup address") {
             return at("its name cannot be resolved").help("check how the host is spelled, and the network");
         }
+        // HTTP/2 keeps only the text of what the connection ended with.
+        if ["close_notify", "connection reset", "broken pipe", "connection closed"]
+            .iter()
+            .any(|said| last.contains(said))
+        {
+            return at("the connection was closed").help("the server may be restarting: try again in a moment");
+        }
         if last.contains("deadline has elapsed") || last.contains("operation timed out") {
             return at("no answer in time").help("check the address, and the firewalls between here and there");
         }

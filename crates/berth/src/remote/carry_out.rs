@@ -158,19 +158,24 @@ pub async fn carry_out(mut job: Job<'_>) -> Result<Ended, Failure> {
     };
     again(&job, &plan, request, &answer).await?;
     let goals = goals(&plan, &answer.resources, &job.delete, &there);
+    // What is as declared already counts as done.
+    let same = plan.resources.iter().map(|r| &r.id).filter(|id| !goals.iter().any(|goal| goal.id == **id));
+    let same: Vec<ResourceId> = same.cloned().collect();
     if goals.is_empty() {
         if !people {
-            print_result(&plan, &Report::default(), started.elapsed(), calls, job.format)?;
+            let report = Report { done: same, ..Report::default() };
+            print_result(&plan, &report, started.elapsed(), calls, job.format)?;
         }
         return Ok(ended(Exit::Done, plan, true, calls));
     }
     if job.run.no_wait {
         let pending = goals.into_iter().map(|goal| goal.id).collect();
-        let report = Report { pending, ..Report::default() };
+        let report = Report { pending, done: same, ..Report::default() };
         print_result(&plan, &report, started.elapsed(), calls, job.format)?;
         return Ok(ended(Exit::Done, plan, false, calls));
     }
-    let followed = follow(remote, goals, &plan, since, job.run.timeout).await?;
+    let mut followed = follow(remote, goals, &plan, since, job.run.timeout).await?;
+    followed.report.done.splice(0..0, same);
     print_result(&plan, &followed.report, started.elapsed(), calls, job.format)?;
     let exit = tell(&followed, started, job.workspace);
     Ok(ended(exit, plan, false, calls))

@@ -149,7 +149,7 @@ fn mistakes_are_shown_at_their_place_and_change_nothing() {
     drop(server);
     user.berth(&["get"]).exits(1).says("cannot reach the server").says("berth server");
     user.berth(&["doctor"]).exits(1).says("nothing answers there");
-    user.berth(&["get", "--local"]).exits(1).says("berth apply");
+    user.berth(&["get", "--local"]).exits(1).says("there is no state");
 }
 
 /// Two ways to change the same thing end in one, or in an error that says who and what.
