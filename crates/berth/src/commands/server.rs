@@ -178,6 +178,7 @@ fn config(args: &Args) -> Result<Config, Failure> {
         connections: args.max_connections as usize,
         requests: args.max_requests as usize,
         requests_per_second: NonZeroU32::new(args.requests_per_second),
+        ..Limits::default()
     };
     config.worker = (!args.no_worker).then(|| WorkerHere {
         capacity: args.capacity,
