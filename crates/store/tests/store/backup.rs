@@ -24,7 +24,7 @@ on_both! {
 }
 
 /// An identity of age's, and its public key.
-fn identity() -> (Identity, Recipients) {
+pub fn identity() -> (Identity, Recipients) {
     let key = age::x25519::Identity::generate();
     let text = format!("# made for a test\n{}\n", key.to_string().expose_secret());
     (Identity::Keys(SecretString::from(text)), Recipients::Keys(vec![key.to_public().to_string()]))
@@ -70,16 +70,16 @@ fn forged(plain: &[u8], change: impl Fn(&mut Value)) -> Vec<u8> {
     all.into_bytes()
 }
 
-async fn make_backup(store: &Store, recipients: &Recipients) -> Vec<u8> {
+pub async fn make_backup(store: &Store, recipients: &Recipients) -> Vec<u8> {
     store.backup(Vec::new(), recipients, true, |_| ()).await.expect("a backup").0
 }
 
-fn into(address: &str, ring: &Path, replace: bool) -> RestoreOptions {
+pub fn into(address: &str, ring: &Path, replace: bool) -> RestoreOptions {
     let key = KeySource::File(ring.to_owned());
     RestoreOptions { into: Options { key, ..options(address) }, replace }
 }
 
-async fn restored(backup: &[u8], identity: &Identity, options: RestoreOptions) -> Result<Restored, BackupError> {
+pub async fn restored(backup: &[u8], identity: &Identity, options: RestoreOptions) -> Result<Restored, BackupError> {
     restore(backup, identity, options, |_| ()).await
 }
 
@@ -87,7 +87,7 @@ async fn another(place: &Place) -> Place {
     if place.is_sqlite() { place::sqlite() } else { place::postgres().await }
 }
 
-async fn other_kind(place: &Place) -> Place {
+pub async fn other_kind(place: &Place) -> Place {
     if place.is_sqlite() { place::postgres().await } else { place::sqlite() }
 }
 

@@ -23,6 +23,7 @@ mod bulk;
 mod control;
 mod durable;
 mod fair;
+mod moving;
 mod opening;
 mod place;
 mod postgres;
