@@ -157,8 +157,18 @@ async fn fill_all_tables(place: &Place) {
         }
         let resource = place.number("SELECT MIN(id) FROM resources").await;
         let number = |name: &str| {
-            let number =
-                ["_at", "_until", "_after", "_limit", "generation", "fence", "priority", "attempts", "capacity"];
+            let number = [
+                "_at",
+                "_until",
+                "_after",
+                "_limit",
+                "_mark",
+                "generation",
+                "fence",
+                "priority",
+                "attempts",
+                "capacity",
+            ];
             let exact = ["at", "line", "queued", "running", "places", "turn", "entry", "seq", "id"];
             number.iter().any(|end| name.ends_with(end)) || exact.contains(&name)
         };

@@ -31,6 +31,7 @@ mod rotation;
 mod secrets;
 mod server;
 mod servers;
+mod speed;
 mod takeover;
 mod upgrade;
 mod writes;
