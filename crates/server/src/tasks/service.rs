@@ -107,7 +107,8 @@ impl Shared {
 
     async fn lease_tasks(&self, org: &str, request: pb::LeaseRequest) -> Result<pb::LeaseResponse, Fault> {
         self.check_lease(&request)?;
-        let until = Instant::now() + Duration::from_secs(request.wait_seconds.into()).min(WAIT_MAX);
+        let came = Instant::now();
+        let until = came + Duration::from_secs(request.wait_seconds.into()).min(WAIT_MAX);
         let mut wakes = self.control.wakes();
         let mut bucket = Bucket::new();
         loop {
@@ -123,19 +124,21 @@ impl Shared {
                 capacity: request.capacity,
                 draining: request.draining,
             };
+            // Looked at before the time that the lease begins at: the worker must never count on more than it has.
+            let waited_ms = u32::try_from(came.elapsed().as_millis()).unwrap_or(0);
             let leased = self.control.lease(ask, self.now()).await?;
             if !leased.is_empty() {
                 let tasks = self.with_contexts(leased, &request.recipient).await;
                 if !tasks.is_empty() {
-                    return Ok(pb::LeaseResponse { tasks });
+                    return Ok(pb::LeaseResponse { tasks, waited_ms });
                 }
             }
             tokio::time::sleep(bucket.take()).await;
             if Instant::now() >= until || self.stop.is_cancelled() {
-                return Ok(pb::LeaseResponse { tasks: Vec::new() });
+                return Ok(pb::LeaseResponse::default());
             }
             tokio::select! {
-                changed = wakes.changed() => if changed.is_err() { return Ok(pb::LeaseResponse { tasks: Vec::new() }) },
+                changed = wakes.changed() => if changed.is_err() { return Ok(pb::LeaseResponse::default()) },
                 () = tokio::time::sleep_until(until.min(Instant::now() + LOOK_AGAIN)) => {}
                 () = self.stop.cancelled() => {}
             }
@@ -214,7 +217,16 @@ impl Shared {
         let Some(task) = self.control.task(&held.task).await? else {
             return Err(self.refused(ControlError::Fenced));
         };
-        let decided = decide_plan(self, &task, &plan, &text).await?;
+        let decided = match decide_plan(self, &task, &plan, &text).await {
+            Ok(decided) => decided,
+            // It was applied or deleted anew meanwhile: whoever has it next plans what is wanted now.
+            Err(fault) if fault.code == Code::Conflict => {
+                let back = self.control.release(&held, &fault.message, self.now()).await;
+                back.map_err(|error| self.refused(error))?;
+                return Ok(pb::SubmitPlanResponse { proceed: false, message: fault.message });
+            }
+            Err(fault) => return Err(fault),
+        };
         let proceed = decided.decision == PlanDecision::Proceed;
         // Before the plan: a task whose plan must wait is over with it.
         for (n, warning) in decided.warnings.iter().enumerate() {

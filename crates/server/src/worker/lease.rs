@@ -1,6 +1,7 @@
 //! A worker's right to a task, as the worker itself may count on it.
 //!
-//! The clock starts before the request that took or kept the lease was sent, and stops a margin before the server's can. Two
+//! The clock starts before the request that took or kept the lease was sent (and, where the server let it wait for work, that
+//! much later), and stops a margin before the server's can. Two
 //! clocks are asked, since the steady one stands still while a machine sleeps: whichever says first that the time is over.
 //! A lease that was once found to be over stays over, whatever a heartbeat says later.
 
@@ -22,6 +23,15 @@ pub struct Moment {
 impl Moment {
     pub fn now() -> Self {
         Self { steady: Instant::now(), wall: SystemTime::now() }
+    }
+
+    pub fn elapsed(self) -> Duration {
+        self.steady.elapsed()
+    }
+
+    /// So much later: the server waited that long before the lease began.
+    pub fn after(self, waited: Duration) -> Self {
+        Self { steady: self.steady + waited, wall: self.wall + waited }
     }
 }
 

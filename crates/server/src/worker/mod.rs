@@ -189,8 +189,9 @@ impl Worker {
                         tracing::info!(server = %self.api.place(), "the server answers again");
                     }
                     (pause, quiet) = (FIRST_PAUSE, true);
+                    let began = asked.after(Duration::from_millis(answer.waited_ms.into()).min(asked.elapsed()));
                     for task in answer.tasks {
-                        self.clone().begin(task, asked, changes);
+                        self.clone().begin(task, began, changes);
                     }
                     continue;
                 }

@@ -66,6 +66,7 @@ pub async fn until_answered<T, F: Future<Output = Result<T, Fault>>>(
         };
         match fault.code {
             Code::Conflict => {
+                tracing::warn!(task = %lease.held.task, %fault, "the lease is lost; stopping");
                 lease.lose();
                 return Err(RecordError::Fenced);
             }
