@@ -88,7 +88,7 @@ fn one_server_in_an_empty_folder() {
         assert!(output.status.success(), "{line}: {}\n{}", said(&output), read());
         if line == "berth get" {
             let text = said(&output);
-            assert_eq!(text.matches("Ready").count(), 4, "{text}");
+            assert_eq!(text.matches("  yes  ").count(), 4, "{text}");
         }
     }
     assert!(folder.path().join("dev.kubeconfig").exists());
@@ -116,7 +116,7 @@ fn two_servers_three_workers_and_postgresql() {
         }
     }
     let output = run("berth get");
-    assert_eq!(said(&output).matches("Ready").count(), 4, "{}", said(&output));
+    assert_eq!(said(&output).matches("  yes  ").count(), 4, "{}", said(&output));
     drop(down);
     let left = shell(folder.path(), "ls berth-cluster/*.pid").output().unwrap();
     assert!(!left.status.success(), "everything is stopped: {}", said(&left));
