@@ -13,6 +13,7 @@ use berth_store::{KeySource, Options};
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Serve the control plane: API, controller, and a worker
 #[derive(clap::Args, Debug)]
@@ -82,6 +83,9 @@ pub struct Args {
     /// A file, or folder of files, that Accounts may take their token from; may be given more than once
     #[arg(long, value_name = "PATH", help_heading = "Worker inside")]
     allow_file: Vec<PathBuf>,
+    /// How long a worker may hold a task without a word from it, such as 30s; from 2s to 10m
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = lease, help_heading = "Workers")]
+    lease: Duration,
     #[command(flatten)]
     sandbox: SandboxArgs,
     /// Connections at once
@@ -102,6 +106,12 @@ pub struct Args {
     /// Print the OpenAPI document of the REST API, and end
     #[arg(long)]
     print_openapi: bool,
+}
+
+fn lease(text: &str) -> Result<Duration, String> {
+    let time = crate::carry_out::duration(text)?;
+    let allowed = Duration::from_secs(2)..=Duration::from_secs(600);
+    if allowed.contains(&time) { Ok(time) } else { Err("it is from 2s to 10m".into()) }
 }
 
 pub fn log_format(text: &str) -> Result<LogFormat, String> {
@@ -173,6 +183,7 @@ fn config(args: &Args) -> Result<Config, Failure> {
     } else {
         config.tls = Tls::Own { names: args.tls_name.clone() };
     }
+    config.lease = args.lease;
     config.client_ca.clone_from(&args.client_ca);
     config.limits = Limits {
         connections: args.max_connections as usize,

@@ -63,7 +63,9 @@ async fn delete(plane: &Plane, number: usize) {
                 .map(|(kind, name)| pb::ResourceId { kind: kind.into(), name, ..pb::ResourceId::default() })
                 .to_vec();
             let request = pb::ApplyRequest { delete, ..pb::ApplyRequest::default() };
-            let Ok(client) = tokio::time::timeout(Duration::from_secs(20), plane.client(server)).await else { continue };
+            let Ok(client) = tokio::time::timeout(Duration::from_secs(20), plane.client(server)).await else {
+                continue;
+            };
             match client.resources().apply(request).await {
                 Ok(_) => return,
                 Err(status) if status.code() == tonic::Code::NotFound => return,
@@ -184,7 +186,10 @@ async fn chaos() {
             process.start();
         }
     }
-    println!("chaos: {kills} kills, {freezes} freezes, {restarts} restarts of PostgreSQL, {} declared", declared.len() * 2);
+    println!(
+        "chaos: {kills} kills, {freezes} freezes, {restarts} restarts of PostgreSQL, {} declared",
+        declared.len() * 2
+    );
 
     let wanted = declared.len() * 2 + 1;
     plane

@@ -41,7 +41,10 @@ async fn a_killed_workers_task_is_taken_over_and_nothing_is_made_twice() {
     plane.add_worker("w-next", &[]);
     plane.until_ready().await;
     assert_eq!(plane.made("civo.network") - before, 1, "{}", plane.told());
-    assert_eq!((plane.names("civo.network"), plane.names("civo.firewall")), (vec!["net-1".into()], vec!["fw-1".into()]));
+    assert_eq!(
+        (plane.names("civo.network"), plane.names("civo.firewall")),
+        (vec!["net-1".into()], vec!["fw-1".into()])
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -219,8 +219,11 @@ impl Plane {
     }
 
     async fn worker_token(&self) {
-        let request =
-            pb::CreateTokenRequest { name: "workers".into(), role: "worker".into(), ..pb::CreateTokenRequest::default() };
+        let request = pb::CreateTokenRequest {
+            name: "workers".into(),
+            role: "worker".into(),
+            ..pb::CreateTokenRequest::default()
+        };
         let made = self.client(0).await.access().create_token(request).await.expect("a token for workers").into_inner();
         std::fs::write(self.folder.path().join("worker.token"), made.secret).unwrap();
     }

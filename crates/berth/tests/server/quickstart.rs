@@ -23,7 +23,8 @@ fn lines(first: &str) -> Vec<String> {
 fn ports() -> u16 {
     loop {
         let first = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        if (1..3).all(|next| first.checked_add(next).is_some_and(|port| TcpListener::bind(("127.0.0.1", port)).is_ok())) {
+        if (1..3).all(|next| first.checked_add(next).is_some_and(|port| TcpListener::bind(("127.0.0.1", port)).is_ok()))
+        {
             return first;
         }
     }

@@ -16,7 +16,8 @@ async fn manifests_become_ready_change_and_go_in_the_order_of_their_references()
     let cluster = plane.get("CivoKubernetesCluster", "dev", "dev").await.unwrap();
     assert!(cluster.secret_outputs.iter().any(|name| name.contains("kubeconfig")), "{:?}", cluster.secret_outputs);
 
-    let bigger = EXAMPLE.replace("    size: g4s.kube.small\n    nodeCount: 1", "    size: g4s.kube.small\n    nodeCount: 3");
+    let bigger =
+        EXAMPLE.replace("    size: g4s.kube.small\n    nodeCount: 1", "    size: g4s.kube.small\n    nodeCount: 3");
     assert_ne!(bigger, EXAMPLE);
     plane.apply(&bigger).await;
     plane.until_ready().await;
@@ -42,7 +43,9 @@ async fn a_parent_that_fails_holds_its_children_until_it_is_mended() {
     plane
         .until("failed once", LONGEST, |all| {
             all.iter().any(|r| kind(r) == "CivoVpc" && r.state == "Failed")
-                && all.iter().any(|r| kind(r) == "CivoFirewall" && r.state == "Pending" && r.message.contains("waits for"))
+                && all
+                    .iter()
+                    .any(|r| kind(r) == "CivoFirewall" && r.state == "Pending" && r.message.contains("waits for"))
         })
         .await;
     plane.faults(&[]);
