@@ -98,6 +98,7 @@ impl Server {
             allow_data_loss: false,
             ready: false,
             drift_every: None,
+            units: Vec::new(),
         };
         let apply = Apply {
             resources: vec![desired],
