@@ -14,4 +14,5 @@ mod ledger;
 
 mod outside;
 mod refusals;
+mod search;
 mod secrets;

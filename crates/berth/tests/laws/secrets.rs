@@ -3,11 +3,11 @@
 
 use crate::harness::{Cloud, KEY, Project, Ran};
 use crate::kill_cases::{CIVO, DIGITALOCEAN, net};
+use crate::search::{Search, Secret, kubeconfig_secrets};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use berth_sandbox::{CloudName, Config, Speed};
-use regex::bytes::Regex;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -17,106 +17,11 @@ const IN_CIVO_TOKEN: &str = "PLANTED-in-CIVO-TOKEN-44d1a90e77";
 const IN_DIGITALOCEAN_TOKEN: &str = "dop_v1_PLANTED-in-the-token-93b8e1";
 const IN_STACK_INPUT: &str = "PLANTED-in-the-stack-input-5a5a81";
 
-/// A text that must not be found, in any form that it could hide in.
-struct Secret {
-    name: String,
-    any_form: Regex,
-}
-
-impl Secret {
-    fn new(name: &str, text: &str) -> Self {
-        let bytes = text.as_bytes();
-        assert!(bytes.len() >= 24, "too short to be unmistakable: {name}");
-        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        let mut forms = vec![
-            bytes.to_vec(),
-            hex.clone().into_bytes(),
-            hex.to_ascii_uppercase().into_bytes(),
-            text.encode_utf16().flat_map(u16::to_le_bytes).collect(),
-            bytes.iter().rev().copied().collect(),
-        ];
-        // Inside a longer text, base64 starts anywhere: the characters that depend on neighbours are left off.
-        for shift in 0..3 {
-            let padded = [vec![b'x'; shift], bytes.to_vec()].concat();
-            for encoded in [STANDARD_NO_PAD.encode(&padded), URL_SAFE_NO_PAD.encode(&padded)] {
-                forms.push(encoded.as_bytes()[(shift * 8).div_ceil(6)..encoded.len() - 2].to_vec());
-            }
-        }
-        let escaped = |form: Vec<u8>| form.iter().map(|byte| format!("\\x{byte:02x}")).collect::<String>();
-        let forms: Vec<String> = forms.into_iter().map(escaped).collect();
-        let any_form = Regex::new(&format!("(?-u){}", forms.join("|"))).expect("a pattern");
-        Self { name: name.to_owned(), any_form }
-    }
-
-    fn found_in(&self, bytes: &[u8]) -> Option<String> {
-        let found = self.any_form.find(bytes)?;
-        Some(format!("{} (as `{}`)", self.name, String::from_utf8_lossy(found.as_bytes())))
-    }
-}
-
-struct Search {
-    secrets: Vec<Secret>,
-    /// Files that the user asked to hold secrets, or wrote himself.
-    known: Vec<PathBuf>,
-}
-
 impl Search {
-    #[track_caller]
-    fn text(&self, place: &str, text: &str) {
-        for secret in &self.secrets {
-            if let Some(found) = secret.found_in(text.as_bytes()) {
-                panic!("{found} is in {place}:\n{text}");
-            }
-        }
-    }
-
     #[track_caller]
     fn ran(&self, ran: &Ran) {
         self.text(&format!("the output of `{}`", ran.line), &format!("{}\n{}", ran.stdout, ran.stderr));
     }
-
-    /// Every file below a folder. Files may come and go meanwhile.
-    #[track_caller]
-    fn files(&self, folder: &Path) -> usize {
-        let mut count = 0;
-        let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
-        for path in entries.flatten().map(|entry| entry.path()) {
-            if path.is_dir() {
-                count += self.files(&path);
-                continue;
-            }
-            let Ok(bytes) = std::fs::read(&path) else { continue };
-            if self.known.contains(&path) {
-                continue;
-            }
-            count += 1;
-            for secret in &self.secrets {
-                if let Some(found) = secret.found_in(&bytes) {
-                    panic!("{found} is in the file {}", path.display());
-                }
-            }
-        }
-        count
-    }
-}
-
-/// What a kubeconfig has that nobody else may have.
-fn kubeconfig_secrets(text: &str) -> Vec<Secret> {
-    let after = |key: &str| text.lines().find_map(|line| line.trim().strip_prefix(key)).map(str::trim);
-    let mut secrets = Vec::new();
-    if let Some(data) = after("client-key-data:") {
-        secrets.push(Secret::new("the client key's data", data));
-        let pem = base64::engine::general_purpose::STANDARD.decode(data).expect("base64");
-        let pem = String::from_utf8(pem).expect("PEM");
-        for line in pem.lines().filter(|line| !line.starts_with('-') && line.len() >= 24) {
-            secrets.push(Secret::new("the client key", line));
-        }
-    }
-    if let Some(token) = after("token:") {
-        secrets.push(Secret::new("the cluster's token", token));
-    }
-    assert!(!secrets.is_empty(), "no secret in this kubeconfig:\n{text}");
-    secrets
 }
 
 fn account() -> String {

@@ -8,4 +8,8 @@ mod harness;
 mod place;
 mod postgres;
 mod quickstart;
+#[path = "../laws/search.rs"]
+mod search;
+mod secrets;
+mod traces;
 mod work;

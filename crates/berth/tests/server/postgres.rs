@@ -70,6 +70,17 @@ impl Postgres {
         }
     }
 
+    /// Everything in the database, as text.
+    pub fn dump(&self) -> String {
+        let output = Command::new(self.bin.join("pg_dump")).arg(self.url()).output();
+        String::from_utf8(done(output, "pg_dump")).expect("text")
+    }
+
+    /// Its data, its log of changes and its own log.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
     /// As when the machine goes down under it and comes back.
     pub fn crash_and_restart(&mut self) {
         self.end("QUIT");
@@ -119,7 +130,8 @@ fn unprivileged() -> Option<(String, String)> {
     Some(of("postgres").or_else(|| of("nobody")).expect("a user `postgres` or `nobody`"))
 }
 
-fn done(output: std::io::Result<Output>, what: &str) {
+fn done(output: std::io::Result<Output>, what: &str) -> Vec<u8> {
     let output = output.unwrap_or_else(|error| panic!("{what}: {error}"));
     assert!(output.status.success(), "{what}: {}", String::from_utf8_lossy(&output.stderr));
+    output.stdout
 }
