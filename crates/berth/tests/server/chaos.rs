@@ -234,7 +234,21 @@ async fn holds(plane: &Plane, declared: &Declared) {
         assert!(Instant::now() < until, "open for ever: {open:?}");
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
-    // Every change of the journal was made under the number that its task had then: they only ever grow for a resource.
+    // Every change of the journal was begun under a number that no later change of its resource goes below: whoever lost a
+    // task wrote no more. And every number is of a lease that was given out.
+    if let Some(postgres) = &plane.postgres {
+        let behind = "SELECT COUNT(*) FROM (SELECT fence, LAG(fence) OVER (PARTITION BY kind, name, org, env ORDER BY id) \
+            AS before FROM journal) AS j WHERE j.before > j.fence";
+        assert_eq!(postgres.ask(behind), "0", "changes under a stale number");
+        let ahead = "SELECT COUNT(*) FROM journal WHERE fence > (SELECT MAX(number) FROM fence)";
+        assert_eq!(postgres.ask(ahead), "0", "changes under a number that nobody has");
+        let open = "SELECT COUNT(*) FROM journal WHERE ended_at IS NULL";
+        assert_eq!(postgres.ask(open), "0", "changes that nobody knows the end of");
+        println!(
+            "chaos: {} changes in the journal, none under a stale number",
+            postgres.ask("SELECT COUNT(*) FROM journal")
+        );
+    }
     for n in declared.keys().take(40) {
         let request = pb::HistoryRequest { kind: "CivoVpc".into(), name: format!("net-{n}"), ..Default::default() };
         let lines = plane.client(0).await.resources().history(request).await.expect("its history").into_inner().lines;

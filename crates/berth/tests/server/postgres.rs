@@ -95,6 +95,14 @@ impl Postgres {
         }
     }
 
+    /// The answer to one question, as text.
+    pub fn ask(&self, question: &str) -> String {
+        let mut psql = Command::new(self.bin.join("psql"));
+        let output = psql.args(["-XAtc", question]).arg(self.url()).output().expect("psql runs");
+        assert!(output.status.success(), "{question}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    }
+
     pub fn url(&self) -> String {
         format!("postgres://berth:{PASSWORD}@127.0.0.1:{}/postgres?sslmode=disable", self.port)
     }
@@ -113,7 +121,7 @@ fn programs() -> PathBuf {
         .unwrap_or_default();
     found.sort_by_key(|bin| bin.parent().and_then(Path::file_name).and_then(|name| name.to_str()?.parse::<u32>().ok()));
     found.extend(std::env::var_os("PATH").iter().flat_map(std::env::split_paths));
-    found.retain(|bin| ["initdb", "postgres", "pg_isready"].iter().all(|one| bin.join(one).exists()));
+    found.retain(|bin| ["initdb", "postgres", "pg_isready", "psql"].iter().all(|one| bin.join(one).exists()));
     found.pop().expect("PostgreSQL is needed: `apt-get install postgresql`, or put its programs on the PATH")
 }
 

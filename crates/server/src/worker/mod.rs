@@ -264,7 +264,10 @@ impl Worker {
         words.flush(&*self.api, &lease).await;
         let told = match end {
             // Lost on the way: whoever has it now goes on.
-            _ if !lease.holds() => Ok(()),
+            _ if !lease.holds() => {
+                tracing::warn!(task = %lease.held.task, "the lease ended before the task; whoever has it now goes on");
+                Ok(())
+            }
             End::Over => Ok(()),
             End::Stopped if stopper.cancelled.load(std::sync::atomic::Ordering::SeqCst) => {
                 let End::Report(report) = ended("cancelled", "cancelled", Vec::new()) else { return };
