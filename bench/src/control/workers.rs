@@ -2,9 +2,11 @@
 
 use crate::figures::Times;
 use crate::server::Server;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context as _, Result, bail};
 use berth_server::client::{Client, Connection};
-use berth_server::pb::{LeaseRequest, LeasedTask, RecordRequest, ReportRequest, StatusRow, record_request::Write};
+use berth_server::context::Context;
+use berth_server::pb::record_request::Write;
+use berth_server::pb::{LeaseRequest, LeasedTask, RecordRequest, ReportRequest, ResourceId, StatusRow};
 use secrecy::SecretString;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -106,13 +108,27 @@ pub async fn drain(link: &Link, workers: usize, tasks: u64, time: Duration) -> R
     Ok(Done { tasks: reported.load(Ordering::Relaxed), seconds: begun.elapsed().as_secs_f64() })
 }
 
-/// Writes the status that a worker writes at the end, and reports.
+/// What a worker tells the server of a task that went well: the status, durable before the answer, then the end. Without the
+/// status the resource would not be Ready, and the controller would have it done again.
 async fn carry_out(client: Client, task: LeasedTask) -> Result<()> {
-    let context: serde_json::Value = serde_json::from_slice(&task.context).unwrap_or_default();
-    let mut service = client.worker();
-    _ = (context, RecordRequest::default(), StatusRow::default(), None::<Write>);
+    let context: Context = serde_json::from_slice(&task.context).context("a task's context cannot be read")?;
+    let id = context.resource.context("a task without a resource")?;
+    let status = StatusRow {
+        state: "Ready".into(),
+        outputs: "{}".into(),
+        facts: "{}".into(),
+        observed_generation: context.generation,
+        ..StatusRow::default()
+    };
+    let record = RecordRequest {
+        held: task.held.clone(),
+        resource: Some(ResourceId { kind: id.kind, name: id.name, org: id.org, env: id.env }),
+        key: "status".into(),
+        write: Some(Write::Status(status)),
+    };
+    client.worker().record(record).await.context("a write failed")?;
     let report = ReportRequest { held: task.held, outcome: "done".into(), ..ReportRequest::default() };
-    service.report(report).await.context("a report failed")?;
+    client.worker().report(report).await.context("a report failed")?;
     Ok(())
 }
 

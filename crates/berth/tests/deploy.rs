@@ -1,0 +1,137 @@
+//! What is shipped to run Berth with speaks of the program as it is: flags, metrics, alerts.
+
+use regex::Regex;
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+fn berth() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_berth"))
+}
+
+fn flags_in_help(command: &str) -> BTreeSet<String> {
+    let output = berth().args([command, "--help"]).output().unwrap();
+    assert!(output.status.success());
+    let text = String::from_utf8(output.stdout).unwrap();
+    Regex::new(r"--[a-z][a-z-]*").unwrap().find_iter(&text).map(|found| found.as_str().to_owned()).collect()
+}
+
+/// (command, flag) of every call of Berth in a text of lines.
+fn called(text: &str, is_start: impl Fn(&str) -> Option<&'static str>) -> BTreeSet<(&'static str, String)> {
+    let flag = Regex::new(r"(?:^|\s)(--[a-z][a-z-]*)").unwrap();
+    let mut command = None;
+    let mut found = BTreeSet::new();
+    for line in text.lines() {
+        command = is_start(line).or(command);
+        if let Some(command) = command {
+            found.extend(flag.captures_iter(line).map(|captures| (command, captures[1].to_owned())));
+        }
+    }
+    found
+}
+
+fn check(place: &str, calls: &BTreeSet<(&'static str, String)>) {
+    assert!(!calls.is_empty(), "{place} calls nothing");
+    for (command, flag) in calls {
+        assert!(flags_in_help(command).contains(flag), "{place}: `berth {command}` has no flag {flag}");
+    }
+}
+
+#[test]
+fn units_call_flags_that_are_there() {
+    for (unit, command) in [("berth-server.service", "server"), ("berth-worker@.service", "worker")] {
+        let text = read(&format!("deploy/systemd/{unit}"));
+        let line = text.lines().find(|line| line.starts_with("ExecStart=")).unwrap();
+        assert!(line.contains(&format!("/berth {command} ")), "{line}");
+        check(unit, &called(line, |_| Some(command)));
+    }
+}
+
+#[test]
+fn the_chart_calls_flags_that_are_there() {
+    for snapshot in ["small", "full", "servers-only"] {
+        let place = format!("charts/berth/ci/{snapshot}.snap.yaml");
+        let start = |line: &str| match line.trim() {
+            "- server" => Some("server"),
+            "- worker" => Some("worker"),
+            _ => None,
+        };
+        check(&place, &called(&read(&place), start));
+    }
+}
+
+#[test]
+fn every_alert_is_explained_and_there_are_no_others() {
+    let alerts = read("deploy/prometheus/alerts.yaml");
+    let names = |pattern: &str, text: &str| -> BTreeSet<String> {
+        Regex::new(pattern).unwrap().captures_iter(text).map(|captures| captures[1].to_owned()).collect()
+    };
+    let declared = names(r"(?m)^\s*- alert: (\w+)$", &alerts);
+    assert!(declared.len() > 5);
+    assert_eq!(declared, names(r"(?m)^\| `(Berth\w+)` \|", &read("docs/operations.md")));
+}
+
+/// A server that ends with the test, however that ends.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        _ = self.0.kill();
+        _ = self.0.wait();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn metrics_of_alerts_and_docs_are_shown_by_a_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let child = berth()
+        .args(["server", "--listen", "127.0.0.1:0", "--no-worker"])
+        .current_dir(folder.path())
+        .env("BERTH_CONFIG", folder.path().join("contexts.yaml"))
+        .env_remove("BERTH_DB")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut server = Server(child);
+    let said = BufReader::new(server.0.stdout.take().unwrap());
+    let url = said.lines().map_while(Result::ok).find_map(|line| {
+        let at = line.find("https://")?;
+        Some(line[at..].trim().to_owned())
+    });
+    let url = url.expect("the server says where it answers");
+
+    let pem = std::fs::read(folder.path().join("berth-server/ca.pem")).unwrap();
+    let authority = reqwest::Certificate::from_pem(&pem).unwrap();
+    let client =
+        reqwest::Client::builder().tls_certs_only([authority]).timeout(Duration::from_secs(20)).build().unwrap();
+    let shown = client.get(format!("{url}/metrics")).send().await.unwrap().error_for_status().unwrap();
+    let shown = shown.text().await.unwrap();
+    let families: BTreeSet<&str> =
+        shown.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_whitespace().next()).collect();
+
+    let name = Regex::new(r"\bberth_[a-z_]+\b").unwrap();
+    for place in ["deploy/prometheus/alerts.yaml", "docs/operations.md"] {
+        let text = read(place);
+        let mut named = 0;
+        for metric in name.find_iter(&text) {
+            let family = ["_total", "_bucket", "_info"]
+                .iter()
+                .find_map(|end| metric.as_str().strip_suffix(end))
+                .unwrap_or(metric.as_str());
+            assert!(families.contains(family), "{place}: {} is not shown:\n{shown}", metric.as_str());
+            named += 1;
+        }
+        assert!(named > 5, "{place} names {named} metrics");
+    }
+}
