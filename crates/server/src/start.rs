@@ -4,7 +4,7 @@ use crate::access::oidc::{Oidc, OidcConfig, OidcError};
 use crate::access::{self, AccessLayer, Guard};
 use crate::api::Shared;
 use crate::api::front::Front;
-use crate::fault::Fault;
+use crate::fault::{Code, Fault};
 use crate::limits::Limits;
 use crate::pb::access_server::AccessServer;
 use crate::rest::Gateway;
@@ -13,7 +13,7 @@ use crate::tls::{self, Certificates, Tls, TlsError};
 use axum::Router;
 use berth_clouds::accounts::Simulated;
 use berth_store::{Control, Options, Store, StoreError};
-use secrecy::ExposeSecret;
+use secrecy::{ExposeSecret, SecretString};
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -99,7 +99,7 @@ pub enum StartError {
     Oidc(#[from] OidcError),
     #[error("the first admin's token cannot be made: {0}")]
     FirstToken(Fault),
-    #[error("cannot write the first admin's token to {}", path.display())]
+    #[error("cannot read or write the first admin's token in {}", path.display())]
     WriteToken { path: PathBuf, source: std::io::Error },
     #[error("the API's own description cannot be used: {0}")]
     Api(String),
@@ -198,21 +198,43 @@ fn make_folder(folder: &Path) -> Result<(), StartError> {
     builder.create(folder).map_err(failed)
 }
 
-/// A state without any token gets one for its admin, in a file that only the server's user can read.
+/// A state without any token gets one for its admin: the one that lies in the folder, else a new one, in a file that only the
+/// server's user can read. The file comes first, so that no token is kept that nobody was told.
 async fn first_token(control: &Control, folder: &Path) -> Result<Option<PathBuf>, StartError> {
-    let path = folder.join("admin.token");
-    let Some(token) = access::service::first_token(control).await.map_err(StartError::FirstToken)? else {
+    if !access::service::has_no_token(control).await.map_err(StartError::FirstToken)? {
         return Ok(None);
+    }
+    let path = folder.join("admin.token");
+    let failed = |source| StartError::WriteToken { path: path.clone(), source };
+    let token = match given_token(&path).map_err(failed)? {
+        Some(token) => token,
+        None => {
+            let (token, _) = access::token::make()
+                .map_err(|error| StartError::FirstToken(Fault::new(Code::Internal, error.to_string())))?;
+            write_token(&path, &token).map_err(failed)?;
+            token
+        }
     };
-    let write = || {
-        let mut options = std::fs::OpenOptions::new();
-        options.write(true).create(true).truncate(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let mut file = options.open(&path)?;
-        file.write_all(format!("{}\n", token.expose_secret()).as_bytes())?;
-        file.sync_all()
-    };
-    write().map_err(|source| StartError::WriteToken { path: path.clone(), source })?;
+    access::service::keep_first_token(control, &token).await.map_err(StartError::FirstToken)?;
     Ok(Some(path))
+}
+
+/// What is left of a server that was stopped between its two steps, or what an operator put there.
+fn given_token(path: &Path) -> std::io::Result<Option<SecretString>> {
+    match std::fs::read_to_string(path) {
+        Ok(text) if text.trim().is_empty() => Ok(None),
+        Ok(text) => Ok(Some(SecretString::from(text.trim()))),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn write_token(path: &Path, token: &SecretString) -> std::io::Result<()> {
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut file = options.open(path)?;
+    file.write_all(format!("{}\n", token.expose_secret()).as_bytes())?;
+    file.sync_all()
 }

@@ -178,18 +178,33 @@ fn new_token(
     Ok((secret, NewToken { id, name, hash, role: role.as_str().into(), org, env, expires_at: Some(expires_at) }))
 }
 
-/// The first admin's token, where a state has none at all; `None` where it has one.
-pub async fn first_token(control: &Control) -> Result<Option<SecretString>, Fault> {
-    if !control.tokens("", 1).await?.is_empty() {
-        return Ok(None);
-    }
+/// Whether a state has no token at all: then nobody can call its servers.
+pub async fn has_no_token(control: &Control) -> Result<bool, Fault> {
+    Ok(control.tokens("", 1).await?.is_empty())
+}
+
+/// Makes a token the first admin's. Another server may be quicker: that is as good, where it was given the same one.
+pub async fn keep_first_token(control: &Control, secret: &SecretString) -> Result<(), Fault> {
     let now = Timestamp::now();
     let expires_at = after(now, EXPIRES_AFTER_MAX)?;
-    let (secret, new) = new_token("first-admin".into(), Role::Admin, String::new(), String::new(), expires_at)?;
+    let hash = token::hash(secret.expose_secret())
+        .ok_or_else(|| invalid("it is not a token: `berth_` and 43 letters, digits, `-` and `_`"))?;
+    let new = NewToken {
+        id: Uuid::now_v7().to_string(),
+        name: "first-admin".into(),
+        hash,
+        role: Role::Admin.as_str().into(),
+        org: String::new(),
+        env: String::new(),
+        expires_at: Some(expires_at),
+    };
     let note =
         note("create token", format!("token {} ({})", new.name, new.id), format!("role admin, until {expires_at}"));
-    control.create_token(new, &berth_store::Actor::new("server"), note, now).await?;
-    Ok(Some(secret))
+    let made = control.create_token(new, &berth_store::Actor::new("server"), note, now).await;
+    match made {
+        Err(_) if control.token_by_hash(&hash).await?.is_some() => Ok(()),
+        made => Ok(made.map(drop)?),
+    }
 }
 
 fn after(now: Timestamp, seconds: i64) -> Result<Timestamp, Fault> {
