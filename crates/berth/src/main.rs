@@ -16,6 +16,7 @@ mod graph;
 mod guard;
 mod kubeconfig_file;
 mod manifests;
+mod oidc_args;
 mod output;
 mod plan_view;
 mod progress;

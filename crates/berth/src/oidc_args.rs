@@ -5,28 +5,27 @@ use berth_server::access::oidc::{GroupRole, OidcConfig};
 use std::path::PathBuf;
 
 #[derive(clap::Args, Clone, Debug, Default)]
-#[command(next_help_heading = "People's logins")]
 pub struct OidcArgs {
     /// Identity provider (OpenID Connect) where people log in
-    #[arg(long, value_name = "URL", env = "BERTH_OIDC_ISSUER", requires = "oidc_client_id")]
+    #[arg(long, help_heading = "Login", value_name = "URL", env = "BERTH_OIDC_ISSUER", requires = "oidc_client_id")]
     oidc_issuer: Option<String>,
     /// Name of Berth's client there; a public one, with PKCE and, for --device, device codes
-    #[arg(long, value_name = "ID", env = "BERTH_OIDC_CLIENT_ID", requires = "oidc_issuer")]
+    #[arg(long, help_heading = "Login", value_name = "ID", env = "BERTH_OIDC_CLIENT_ID", requires = "oidc_issuer")]
     oidc_client_id: Option<String>,
     /// Whom ID tokens are made for, where that is not the client
-    #[arg(long, value_name = "NAME", requires = "oidc_issuer")]
+    #[arg(long, help_heading = "Login", value_name = "NAME", requires = "oidc_issuer")]
     oidc_audience: Option<String>,
     /// Claim with a person's groups; a path such as realm_access.roles goes deeper
-    #[arg(long, value_name = "CLAIM", default_value = "groups", requires = "oidc_issuer")]
+    #[arg(long, help_heading = "Login", value_name = "CLAIM", default_value = "groups", requires = "oidc_issuer")]
     oidc_groups_claim: String,
     /// A group's role, as GROUP=ROLE[:ORG[/ENV]]; may be given more than once. The highest role holds
-    #[arg(long, value_name = "GROUP=ROLE", requires = "oidc_issuer")]
+    #[arg(long, help_heading = "Login", alias = "oidc-group", value_name = "GROUP=ROLE", requires = "oidc_issuer")]
     oidc_role: Vec<GroupRole>,
     /// Scope to ask for beside openid, profile and email; may be given more than once
-    #[arg(long, value_name = "SCOPE", requires = "oidc_issuer")]
+    #[arg(long, help_heading = "Login", value_name = "SCOPE", requires = "oidc_issuer")]
     oidc_scope: Vec<String>,
     /// Certificates (PEM) that vouch for the provider
-    #[arg(long, value_name = "FILE", requires = "oidc_issuer")]
+    #[arg(long, help_heading = "Login", value_name = "FILE", requires = "oidc_issuer")]
     oidc_ca: Option<PathBuf>,
 }
 

@@ -1,10 +1,10 @@
 //! `berth server`: the control plane, in one process and with nothing else needed to start.
 
 use crate::failure::{Exit, Failure, Outcome};
+use crate::oidc_args::OidcArgs;
 use crate::sandbox::{SandboxArgs, Sandboxed, connect_or_start};
 use crate::{output, terminal};
 use berth_clouds::accounts::Simulated;
-use berth_server::access::oidc::{GroupRole, OidcConfig};
 use berth_server::limits::Limits;
 use berth_server::start::{Config, Running, StartError, WorkerHere, start};
 use berth_server::telemetry::{self, LogFormat, Telemetry};
@@ -50,27 +50,8 @@ pub struct Args {
     /// Authority of workers' certificates; with it, workers have to show one
     #[arg(long, value_name = "FILE", help_heading = "TLS")]
     client_ca: Option<PathBuf>,
-    /// Identity provider where people log in, such as https://login.example.com/realms/platform
-    #[arg(long, value_name = "URL", requires = "oidc_client_id", help_heading = "Login")]
-    oidc_issuer: Option<String>,
-    /// What the provider knows this server's clients as
-    #[arg(long, value_name = "ID", requires = "oidc_issuer", help_heading = "Login")]
-    oidc_client_id: Option<String>,
-    /// The role of a group's members, as GROUP=ROLE[:ORG[/ENV]]; may be given more than once
-    #[arg(long, value_name = "GROUP=ROLE", requires = "oidc_issuer", help_heading = "Login")]
-    oidc_group: Vec<GroupRole>,
-    /// Claim that holds the groups; a path of names, such as realm_access.roles, leads into it
-    #[arg(long, value_name = "CLAIM", default_value = "groups", help_heading = "Login")]
-    oidc_groups_claim: String,
-    /// Whom ID tokens are made for, where that is not the client
-    #[arg(long, value_name = "NAME", requires = "oidc_issuer", help_heading = "Login")]
-    oidc_audience: Option<String>,
-    /// Further scope that clients ask for; may be given more than once
-    #[arg(long, value_name = "SCOPE", requires = "oidc_issuer", help_heading = "Login")]
-    oidc_scope: Vec<String>,
-    /// Authority of the provider's certificate, where it is not one that the system knows
-    #[arg(long, value_name = "FILE", requires = "oidc_issuer", help_heading = "Login")]
-    oidc_ca: Option<PathBuf>,
+    #[command(flatten)]
+    oidc: OidcArgs,
     /// Leave all tasks to workers elsewhere
     #[arg(long, conflicts_with_all = ["capacity", "allow_env", "allow_file", "sandbox"], help_heading = "Worker inside")]
     no_worker: bool,
@@ -196,17 +177,7 @@ fn config(args: &Args) -> Result<Config, Failure> {
         allow_env: args.allow_env.clone(),
         allow_file: args.allow_file.clone(),
     });
-    if let (Some(issuer), Some(client_id)) = (&args.oidc_issuer, &args.oidc_client_id) {
-        config.oidc = Some(OidcConfig {
-            issuer: issuer.clone(),
-            client_id: client_id.clone(),
-            audience: args.oidc_audience.clone(),
-            groups_claim: args.oidc_groups_claim.clone(),
-            roles: args.oidc_group.clone(),
-            scopes: args.oidc_scope.clone(),
-            ca: args.oidc_ca.clone(),
-        });
-    }
+    config.oidc = args.oidc.config()?;
     let prefix = std::env::var("BERTH_LABEL_PREFIX").unwrap_or_default();
     config.label_prefix = berth_server::context::label_prefix(&prefix)?;
     Ok(config)
@@ -264,6 +235,7 @@ fn how_to(running: &Running, args: &Args, database: &str) -> String {
         (None, Some(certificate)) => line("TLS", &shown(certificate)),
         (None, None) => {}
     }
+    line("trust", &running.fingerprint);
     match args.no_worker {
         true => line("worker", "none here: start one with berth worker"),
         false => line("worker", &format!("in this process, {} changes at once", args.capacity)),
