@@ -18,7 +18,7 @@ const TOKEN_BYTES_MAX: u64 = 4096;
 /// Log in to a server
 #[derive(clap::Args, Debug)]
 #[command(
-    before_help = "Examples:\n  berth login https://berth.example.com\n  berth login https://127.0.0.1:7443 --ca berth-server/ca.pem --token-file berth-server/admin.token\n  berth login --device"
+    before_help = "Examples:\n  berth login https://berth.example.com\n  berth login https://127.0.0.1:7443 --ca berth-server/ca.pem --token-file berth-server/admin.token"
 )]
 pub struct Args {
     /// Address of the server; by default the current context's

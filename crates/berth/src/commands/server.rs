@@ -18,7 +18,7 @@ use std::time::Duration;
 /// Serve the control plane: API, controller, and a worker
 #[derive(clap::Args, Debug)]
 #[command(
-    before_help = "Examples:\n  berth server --sandbox\n  berth server --db postgres://berth@db.example.com/berth --listen 0.0.0.0:7443 --tls-name berth.example.com",
+    before_help = "Examples:\n  berth server --sandbox\n  berth server --db postgres://berth@db.example.com/berth --listen 0.0.0.0:7443",
     after_help = "Without flags it makes a folder berth-server/ with its database, key, certificate and first admin token, \
                   and says what to type next. SIGTERM and Ctrl-C let open requests and tasks end."
 )]
