@@ -92,7 +92,7 @@ impl Connection {
         if uri.host().is_none_or(str::is_empty) {
             return Err(bad("it names no host"));
         }
-        if uri.path().trim_end_matches('/') != "" || uri.query().is_some() {
+        if !uri.path().trim_end_matches('/').is_empty() || uri.query().is_some() {
             return Err(bad("nothing follows host and port"));
         }
         let cannot = |error: tonic::transport::Error| self.unreachable(&error);

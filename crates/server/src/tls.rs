@@ -68,7 +68,7 @@ pub struct Certificates {
 }
 
 enum Source {
-    Own { authority: Authority, names: Vec<String>, folder: PathBuf },
+    Own { authority: Box<Authority>, names: Vec<String>, folder: PathBuf },
     Given { certificate: PathBuf, key: PathBuf },
 }
 
@@ -90,7 +90,7 @@ impl Certificates {
         let source = match tls {
             Tls::Given { certificate, key } => Source::Given { certificate: certificate.clone(), key: key.clone() },
             Tls::Own { names } => {
-                let authority = Authority::open(folder)?;
+                let authority = Box::new(Authority::open(folder)?);
                 Source::Own { authority, names: all_names(names, listen)?, folder: folder.to_owned() }
             }
         };

@@ -82,8 +82,8 @@ impl Means {
                 let token = given.ok_or_else(|| unauthorized(format!("Account {name} came without its token")))?;
                 (token, row.api_url.clone().or(own_url))
             }
-            TokenFrom::Env(variable) => (self.from_env(row, variable)?, self.trusted_url(row, own_url)?),
-            TokenFrom::File(path) => (self.from_file(row, path)?, self.trusted_url(row, own_url)?),
+            TokenFrom::Env(variable) => (self.of_env(row, variable)?, self.trusted_url(row, own_url)?),
+            TokenFrom::File(path) => (self.of_file(row, path)?, self.trusted_url(row, own_url)?),
             TokenFrom::WorkerLocal => (Credentials::from_env(&row.provider, var)?.token, own_url),
             TokenFrom::Missing => return Err(unauthorized(format!("Account {name} has no token"))),
         };
@@ -98,7 +98,7 @@ impl Means {
         })
     }
 
-    fn from_env(&self, row: &AccountRow, variable: &str) -> Outcome<SecretString> {
+    fn of_env(&self, row: &AccountRow, variable: &str) -> Outcome<SecretString> {
         if !self.allow_env.contains(variable) {
             return Err(unauthorized(format!(
                 "Account {} takes its token from the worker's {variable}, which this worker does not allow",
@@ -112,7 +112,7 @@ impl Means {
         Ok(SecretString::from(value.trim().to_owned()))
     }
 
-    fn from_file(&self, row: &AccountRow, path: &str) -> Outcome<SecretString> {
+    fn of_file(&self, row: &AccountRow, path: &str) -> Outcome<SecretString> {
         let cannot = |why: &str| {
             unauthorized(format!("Account {} takes its token from the worker's file {path}, {why}", row.name))
         };
