@@ -114,7 +114,10 @@ impl Texts {
     }
 }
 
-fn read<T>(paths: &[PathBuf], texts: &mut Texts, parse: fn(&str, &[u8]) -> (Vec<T>, Vec<Diagnostic>)) -> Vec<T> {
+/// Reads the documents of one file, named and in bytes.
+type Parse<T> = fn(&str, &[u8]) -> (Vec<T>, Vec<Diagnostic>);
+
+fn read<T>(paths: &[PathBuf], texts: &mut Texts, parse: Parse<T>) -> Vec<T> {
     let files::Sources { sources, problems, .. } = files::read(paths);
     texts.problems.extend(problems);
     let mut all = Vec::new();
