@@ -95,7 +95,7 @@ impl Drop for Server {
 async fn metrics_of_alerts_and_docs_are_shown_by_a_server() {
     let folder = tempfile::tempdir().unwrap();
     let child = berth()
-        .args(["server", "--listen", "127.0.0.1:0", "--no-worker"])
+        .args(["server", "--listen", "127.0.0.1:0", "--sandbox", "--speed", "60"])
         .current_dir(folder.path())
         .env("BERTH_CONFIG", folder.path().join("contexts.yaml"))
         .env_remove("BERTH_DB")
@@ -115,6 +115,25 @@ async fn metrics_of_alerts_and_docs_are_shown_by_a_server() {
     let authority = reqwest::Certificate::from_pem(&pem).unwrap();
     let client =
         reqwest::Client::builder().tls_certs_only([authority]).timeout(Duration::from_secs(20)).build().unwrap();
+    // A family is shown once there is something to count: one resource goes all the way.
+    let token = std::fs::read_to_string(folder.path().join("berth-server/admin.token")).unwrap();
+    let manifest = "apiVersion: civo.berth.dev/v1\nkind: CivoVpc\nmetadata: {name: seen}\n\
+                    spec: {networkName: seen, region: fra1}\n";
+    let body = serde_json::json!({"files": [{"name": "seen.yaml", "text": manifest}]}).to_string();
+    let apply = client.post(format!("{url}/v1/resources")).bearer_auth(token.trim());
+    let applied = apply.header("content-type", "application/json").body(body).send().await.unwrap();
+    assert_eq!(applied.status(), 200, "{}", applied.text().await.unwrap());
+    let mut state = String::new();
+    for _ in 0..300 {
+        let get = client.get(format!("{url}/v1/resources/CivoVpc/seen")).bearer_auth(token.trim());
+        state = get.send().await.unwrap().text().await.unwrap();
+        if state.contains("\"state\":\"Ready\"") {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert!(state.contains("\"state\":\"Ready\""), "{state}");
+
     let shown = client.get(format!("{url}/metrics")).send().await.unwrap().error_for_status().unwrap();
     let shown = shown.text().await.unwrap();
     let families: BTreeSet<&str> =
