@@ -94,7 +94,10 @@ impl Starter<'_> {
             self.values.iter().any(|(path, ..)| path.starts_with(&here) && !by_own_template(&self.values, &here));
         let chosen = field.name == "template" && self.template.is_some();
         let named = shape.fields.iter().any(|other| other.required && other.example == field.json);
-        field.required || by_template || chosen || named
+        // A spec must not be empty: where nothing is required, its first field stands for the others.
+        let first = path == "spec" && !shape.fields.iter().any(|other| other.required);
+        let first = first && shape.fields.first().is_some_and(|other| other.name == field.name);
+        field.required || by_template || chosen || named || first
     }
 
     fn field(&mut self, shape: &Shape, field: &Field, path: &str, indent: usize, off: bool) {
