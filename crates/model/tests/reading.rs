@@ -92,7 +92,7 @@ fn starters_are_valid_in_every_variant() {
             }
         }
     }
-    assert_eq!(count, 8 + 3 + 3);
+    assert_eq!(count, 10 + 3 + 3);
     assert!(starter(registry().kind("CivoVpc").unwrap(), Some("dev")).is_err());
     assert!(starter(registry().kind("CivoKubernetesCluster").unwrap(), Some("huge")).is_err());
 }
