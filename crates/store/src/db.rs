@@ -227,6 +227,14 @@ impl Connection {
         self.run_raw(sqlx::raw_sql(text)).await
     }
 
+    /// Statements without parameters of PostgreSQL's, one round trip for all of them: the one text that they give.
+    pub async fn run_for_text(&mut self, text: &'static str) -> Result<String, StoreError> {
+        match self {
+            Self::Sqlite(_) => Ok(String::new()),
+            Self::Postgres(one) => Ok(within(sqlx::raw_sql(text).fetch_one(one.as_mut())).await?.try_get(0)?),
+        }
+    }
+
     pub async fn run_raw(&mut self, raw: sqlx::RawSql) -> Result<(), StoreError> {
         match self {
             Self::Sqlite(one) => within(raw.execute(one.as_mut())).await.map(|_| ()),

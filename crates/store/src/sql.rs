@@ -89,7 +89,7 @@ pub const POSTGRES_SERVER_LOCK: &str = concat!("SELECT pg_try_advisory_lock_shar
 pub const POSTGRES_SERVER_UNLOCK: &str = concat!("SELECT pg_advisory_unlock_shared(", postgres_lock_key!("run"), ")");
 /// One transaction of a server's at a time, until it ends. Also its number, to ask for if the answer to its commit is lost.
 pub const POSTGRES_TURN: &str = concat!(
-    "SELECT pg_current_xact_id()::text::bigint FROM (SELECT pg_advisory_xact_lock(",
+    "BEGIN; SELECT pg_current_xact_id()::text FROM (SELECT pg_advisory_xact_lock(",
     postgres_lock_key!("write"),
     ")) AS turn"
 );
@@ -98,7 +98,8 @@ pub const POSTGRES_HOW_ENDED: &str = "SELECT COALESCE(pg_xact_status($1::text::x
 /// froze amid a transaction loses its turn soon.
 pub const POSTGRES_WRITER: &str = "SET idle_in_transaction_session_timeout = '5s'; SET enable_seqscan = off; \
      SET enable_hashjoin = off; SET enable_mergejoin = off; SET jit = off";
-pub const POSTGRES_NOTIFY: &str = "SELECT pg_notify('berth', current_schema()::text)";
+/// Other servers hear of it when it is committed.
+pub const POSTGRES_COMMIT_NEWS: &str = "SELECT pg_notify('berth', current_schema()::text); COMMIT";
 /// A server may be told to acknowledge before it has written; a run is not acknowledged so. What is stricter stays.
 pub const POSTGRES_DURABLE: &str =
     "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'";

@@ -31,6 +31,20 @@ const LANES: &str = "SELECT checks, org, account, service, queued, running, plac
      WHERE queued > 0 OR running > 0 ORDER BY checks, org, account, service";
 const NEXT: &str = "SELECT id FROM tasks WHERE state = 'queued' AND NOT waiting AND checks = $1 AND lane_org = $2 \
      AND account = $3 AND service = $4 ORDER BY priority DESC, id LIMIT $5";
+/// The same for many lanes at once, where the database can: SQLite has no round trips to save.
+static NEXT_OF_MANY: Multi = Multi::new(
+    "SELECT v.n, t.id FROM {rows} CROSS JOIN LATERAL (SELECT id, priority FROM tasks WHERE state = 'queued' AND NOT waiting \
+     AND checks = v.checks AND lane_org = v.org AND account = v.account AND service = v.service \
+     ORDER BY priority DESC, id LIMIT v.wanted) AS t ORDER BY v.n, t.priority DESC, t.id",
+    &[
+        ("n", "bigint"),
+        ("checks", "boolean"),
+        ("org", "text"),
+        ("account", "text"),
+        ("service", "text"),
+        ("wanted", "bigint"),
+    ],
+);
 const FENCES: &str = "UPDATE fence SET number = number + $1 WHERE one = 1 RETURNING number";
 const ENDED_LEASES: &str = concat!(
     "SELECT ",
@@ -274,6 +288,45 @@ async fn lanes(tx: &mut Tx<'_>) -> Result<Vec<Lane>, StoreError> {
     Ok(lanes)
 }
 
+#[derive(Serialize)]
+struct Wanted<'a> {
+    n: usize,
+    #[serde(flatten)]
+    lane: &'a LaneKey,
+    wanted: usize,
+}
+
+/// The first tasks of these lanes, as many as were given of each.
+async fn next_of(
+    turns: &Turns,
+    given: &[Vec<usize>],
+    asked: &[usize],
+    tx: &mut Tx<'_>,
+) -> Result<HashMap<usize, Vec<String>>, StoreError> {
+    let mut found: HashMap<usize, Vec<String>> = HashMap::new();
+    let wanted = asked.iter().map(|&n| Wanted { n, lane: &turns.lanes[n].key, wanted: given[n].len() });
+    if !tx.connection.dialect().is_sqlite {
+        let wanted: Vec<Wanted> = wanted.collect();
+        for row in tx.rows_many(&NEXT_OF_MANY, &wanted).await? {
+            let n = usize::try_from(row.get::<i64>(0)?).unwrap_or(usize::MAX);
+            found.entry(n).or_default().push(row.get(1)?);
+        }
+        return Ok(found);
+    }
+    for Wanted { n, lane, wanted } in wanted {
+        let query = Query::new(NEXT)
+            .bind(lane.checks)
+            .bind(&lane.org)
+            .bind(&lane.account)
+            .bind(&lane.service)
+            .bind(i64::try_from(wanted).unwrap_or(i64::MAX));
+        for row in tx.rows(query).await? {
+            found.entry(n).or_default().push(row.get(0)?);
+        }
+    }
+    Ok(found)
+}
+
 /// The tasks that the turns chose, each with a number of its own, and for whom.
 async fn take(
     ops: &[&LeaseOp],
@@ -281,28 +334,22 @@ async fn take(
     given: &[Vec<usize>],
     tx: &mut Tx<'_>,
 ) -> Result<Vec<(usize, Take)>, StoreError> {
+    let asked: Vec<usize> = (0..given.len()).filter(|&at| !given[at].is_empty()).collect();
+    let mut found = next_of(turns, given, &asked, tx).await?;
     let mut chosen: Vec<(usize, String)> = Vec::new();
-    for (lane, whose) in turns.lanes.iter().zip(given).filter(|(_, whose)| !whose.is_empty()) {
-        let wanted = i64::try_from(whose.len()).unwrap_or(0);
-        let query = Query::new(NEXT)
-            .bind(lane.key.checks)
-            .bind(&lane.key.org)
-            .bind(&lane.key.account)
-            .bind(&lane.key.service)
-            .bind(wanted);
-        let rows = tx.rows(query).await?;
-        let found = i64::try_from(rows.len()).unwrap_or(0);
+    for at in asked {
+        let (lane, whose) = (&turns.lanes[at], &given[at]);
+        let tasks = found.remove(&at).unwrap_or_default();
+        let (wanted, count) = (whose.len() as i64, tasks.len() as i64);
         let change = tx.lane(lane.key.clone());
-        change.queued -= found;
-        change.running += found;
+        change.queued -= count;
+        change.running += count;
         change.turn = lane.turn;
-        if found < wanted {
+        if count < wanted {
             // The count was wrong; there is no more than this.
-            change.queued -= lane.queued + wanted - found;
+            change.queued -= lane.queued + wanted - count;
         }
-        for (at, row) in whose.iter().zip(rows) {
-            chosen.push((*at, row.get(0)?));
-        }
+        chosen.extend(whose.iter().copied().zip(tasks));
     }
     if chosen.is_empty() {
         return Ok(Vec::new());

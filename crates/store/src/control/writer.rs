@@ -294,7 +294,8 @@ impl Task {
                 };
             }
         };
-        match connection.run("COMMIT").await {
+        let commit = if news && !connection.dialect().is_sqlite { sql::POSTGRES_COMMIT_NEWS } else { "COMMIT" };
+        match connection.run(commit).await {
             Ok(()) => Ended::Committed { news },
             Err(error @ StoreError::Lost(_)) => Ended::LostDuring(error, number),
             Err(error) => {
@@ -355,10 +356,9 @@ async fn transact(
     apart: bool,
 ) -> Result<(bool, i64), Broken> {
     let dialect = connection.dialect();
-    connection.run(dialect.begin).await?;
     let number = match dialect.is_sqlite {
-        true => 0,
-        false => Query::new(sql::POSTGRES_TURN).fetch_one(connection).await?.get(0)?,
+        true => connection.run(dialect.begin).await.map(|()| 0)?,
+        false => connection.run_for_text(sql::POSTGRES_TURN).await?.parse().unwrap_or(0),
     };
     let mut tx = Tx::new(connection);
     if apart {
@@ -380,11 +380,7 @@ async fn transact(
         }
     }
     tx.flush().await?;
-    let news = tx.news;
-    if news && !dialect.is_sqlite {
-        Query::new(sql::POSTGRES_NOTIFY).fetch_optional(connection).await?;
-    }
-    Ok((news, number))
+    Ok((tx.news, number))
 }
 
 async fn one_apart(job: &mut Box<dyn AnyJob>, tx: &mut Tx<'_>) -> Result<(), Broken> {

@@ -15,7 +15,7 @@ use std::task::{Context, Waker};
 const WORKERS: usize = 2;
 const RESOURCES: usize = 2;
 /// Steps with faults, at most; then as many without as it takes.
-const STEPS_MAX: usize = 40;
+const STEPS_MAX: usize = 30;
 const CALM_STEPS_MAX: usize = 400;
 /// Asked so rarely when nothing points to an answer: most of the time would go into asking.
 const IDLE_ASKS: usize = 8;
