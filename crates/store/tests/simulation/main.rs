@@ -38,7 +38,7 @@ fn explore(seeds: std::ops::Range<u64>, mutant: bool, seen: &Seen) -> Result<(),
         for thread in 0..THREADS {
             let (broken, seeds) = (&broken, seeds.clone());
             scope.spawn(move || {
-                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
                 let mut server = runtime.block_on(Server::start(mutant));
                 for seed in seeds.filter(|seed| seed % THREADS == thread) {
                     if broken.lock().expect("no panic").is_some() {
@@ -48,6 +48,9 @@ fn explore(seeds: std::ops::Range<u64>, mutant: bool, seen: &Seen) -> Result<(),
                     let mut driver = Driver::new(seed, server);
                     let result = runtime.block_on(driver.run());
                     driver.count(seen);
+                    if std::env::var_os("BERTH_TRACE").is_some() {
+                        println!("{}", driver.trace().join("\n"));
+                    }
                     server = driver.server;
                     if let Err(rule) = result {
                         broken.lock().expect("no panic").get_or_insert((seed, rule));
@@ -103,7 +106,7 @@ fn a_server_that_ignores_the_fence_is_found_out() {
 /// The same seed, the same schedule: otherwise a seed in a failure is of no use.
 #[test]
 fn a_seed_repeats_its_schedule() {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
     let mut server = runtime.block_on(Server::start(false));
     for seed in [3, 77, 4242] {
         let mut traces = Vec::new();
