@@ -4,6 +4,7 @@
 mod chaos;
 mod cli;
 mod faults;
+mod guard;
 mod harness;
 mod place;
 mod postgres;

@@ -1,0 +1,223 @@
+//! Guardrails as people meet them: the real command line of several people against a real server and worker.
+
+use crate::harness::*;
+use berth_server::pb;
+use std::process::{Command, Output, Stdio};
+
+/// Somebody with a token of their own.
+struct Person {
+    token: String,
+    url: String,
+    folder: std::path::PathBuf,
+}
+
+impl Person {
+    async fn new(plane: &Plane, name: &str, role: &str) -> Self {
+        let request = pb::CreateTokenRequest { name: name.into(), role: role.into(), ..Default::default() };
+        let made = plane.client(0).await.access().create_token(request).await.expect("a token").into_inner();
+        Self { token: made.secret, url: plane.urls[0].clone(), folder: plane.folder.path().to_owned() }
+    }
+
+    fn berth(&self, args: &[&str]) -> Said {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_berth"));
+        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("BERTH_")) {
+            command.env_remove(name);
+        }
+        command.args(args).current_dir(&self.folder).stdin(Stdio::null());
+        command.env("BERTH_SERVER", &self.url).env("BERTH_TOKEN", &self.token).env("HOME", &self.folder);
+        command.env("BERTH_CA_FILE", self.folder.join("ca.pem")).env("BERTH_CONFIG", self.folder.join("none.yaml"));
+        let Output { status, stdout, stderr } = command.output().expect("berth runs");
+        let text = format!("{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+        Said { code: status.code().unwrap_or(-1), text, args: args.join(" ") }
+    }
+
+    fn apply(&self, text: &str) -> Said {
+        std::fs::write(self.folder.join("given.yaml"), text).unwrap();
+        self.berth(&["apply", "-f", "given.yaml", "--yes", "--allow-replace"])
+    }
+}
+
+struct Said {
+    code: i32,
+    text: String,
+    args: String,
+}
+
+impl Said {
+    #[track_caller]
+    fn ends(self, code: i32, says: &[&str]) -> Self {
+        assert_eq!(self.code, code, "berth {}\n{}", self.args, self.text);
+        for part in says {
+            assert!(self.text.contains(part), "berth {}: `{part}` is not in\n{}", self.args, self.text);
+        }
+        self
+    }
+}
+
+const PROTECTED: &str = "\
+apiVersion: berth.dev/v1
+kind: Environment
+metadata: {name: prod}
+spec: {protected: true}
+";
+
+const POLICIES: &str = "\
+apiVersion: berth.dev/v1
+kind: Policy
+metadata: {name: no-london}
+spec:
+  rule: action != 'delete' && spec.region.startsWith('lon')
+  effect: deny
+  message: nothing is made in London
+  kinds: [CivoVpc]
+---
+apiVersion: berth.dev/v1
+kind: Policy
+metadata: {name: owned}
+spec:
+  rule: \"!has(resource.labels.team)\"
+  effect: warn
+  message: whose is it? set the label team
+  kinds: [CivoVpc]
+";
+
+fn net(env: &str, region: &str, name: &str) -> String {
+    format!(
+        "apiVersion: civo.berth.dev/v1\nkind: CivoVpc\nmetadata: {{name: net, env: {env}}}\nspec: {{networkName: {name}, \
+         region: {region}}}\n"
+    )
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_protected_environment_waits_for_somebody_else() {
+    let plane = Plane::start(Setup::default()).await;
+    let root = Person::new(&plane, "root", "admin").await;
+    let alice = Person::new(&plane, "alice", "operator").await;
+    let bob = Person::new(&plane, "bob", "operator").await;
+    root.apply(PROTECTED).ends(0, &[]);
+    // Operators do not write guards.
+    alice.apply(&PROTECTED.replace("true", "false")).ends(1, &["it needs the role admin"]);
+
+    alice.apply(&net("prod", "fra1", "shop")).ends(2, &["CivoVpc/net waits for approval"]);
+    assert!(plane.names("civo.network").is_empty(), "nothing is made before");
+    let approve = ["approve", "civovpc/net", "--env", "prod", "--yes"];
+    alice.berth(&approve).ends(1, &["token:alice applied this: somebody else must approve it"]);
+    bob.berth(&["approve", "civovpc/net", "--env", "prod", "--yes", "--digest", "0000"]).ends(1, &["another plan"]);
+    bob.berth(&approve).ends(0, &["CivoVpc/net is approved"]);
+    alice.berth(&["wait", "civovpc/net", "--env", "prod"]).ends(0, &[]);
+    assert_eq!(plane.names("civo.network"), ["shop"]);
+    bob.berth(&approve).ends(1, &["no plan that waits", "approved by token:bob"]);
+
+    // Nothing to do waits for nobody; another change waits anew, also for the one who approved before.
+    alice.apply(&net("prod", "fra1", "shop")).ends(0, &[]);
+    bob.apply(&net("prod", "fra1", "store")).ends(2, &["waits for approval"]);
+    bob.berth(&approve).ends(1, &["somebody else must approve it"]);
+    let waiting = |digest: String| pb::ApproveRequest {
+        kind: "CivoVpc".into(),
+        name: "net".into(),
+        env: "prod".into(),
+        digest,
+        ..Default::default()
+    };
+    let get = pb::GetRequest { kind: "CivoVpc".into(), name: "net".into(), env: "prod".into(), ..Default::default() };
+    let seen = plane.client(0).await.resources().get_plan(get.clone()).await.unwrap().into_inner();
+    assert!(seen.awaiting && seen.approved_by.is_empty() && seen.digest.len() == 64, "{seen:?}");
+    // Meanwhile the plan becomes another: what was looked at is not approved any more.
+    bob.apply(&net("prod", "fra1", "bazaar")).ends(2, &["waits for approval"]);
+    let stale = plane.client(0).await.resources().approve(waiting(seen.digest.clone())).await.expect_err("stale");
+    assert_eq!(stale.code(), tonic::Code::Aborted, "{stale}");
+    alice.berth(&approve).ends(0, &["is approved"]);
+    alice.berth(&["wait", "civovpc/net", "--env", "prod"]).ends(0, &[]);
+    assert_eq!(plane.names("civo.network"), ["bazaar"]);
+
+    // A deletion waits too, and not for the one who asked for it.
+    alice
+        .berth(&["delete", "civovpc/net", "--env", "prod", "--yes", "--allow-delete"])
+        .ends(2, &["waits for approval"]);
+    alice.berth(&approve).ends(1, &["somebody else must approve it"]);
+    assert_eq!(plane.names("civo.network"), ["bazaar"]);
+    bob.berth(&approve).ends(0, &[]);
+    plane.until("gone", LONGEST, |all| all.iter().all(|r| kind(r) != "CivoVpc")).await;
+    assert!(plane.names("civo.network").is_empty());
+    // What was refused is remembered.
+    let audit = root.berth(&["audit"]).ends(0, &[]);
+    let refused = audit.text.lines().filter(|line| line.contains("approve") && line.contains("denied")).count();
+    assert_eq!(refused, 3, "{}", audit.text);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn policies_deny_and_warn_wherever_a_plan_is_shown_or_carried_out() {
+    let plane = Plane::start(Setup::default()).await;
+    let root = Person::new(&plane, "root", "admin").await;
+    let alice = Person::new(&plane, "alice", "operator").await;
+    root.apply(POLICIES).ends(0, &[]);
+    alice.apply(&net("dev", "lon1", "shop")).ends(1, &["no-london", "nothing is made in London"]);
+    // Not only the command line asks: what is applied by a call of its own is stopped at the gate.
+    plane.apply(&net("dev", "lon1", "shop")).await;
+    plane
+        .until("blocked", LONGEST, |all| {
+            all.iter().any(|r| r.state == "Blocked" && r.message.contains("policy no-london denies it"))
+        })
+        .await;
+    assert!(plane.names("civo.network").is_empty());
+
+    alice.apply(&net("dev", "fra1", "shop")).ends(0, &["owned", "whose is it?"]);
+    assert_eq!(plane.names("civo.network"), ["shop"]);
+    let events = plane.client(0).await.events().list(pb::ListEventsRequest::default()).await.unwrap().into_inner();
+    let warned = events.events.iter().any(|e| e.what == "PolicyWarning" && e.detail.contains("whose is it?"));
+    assert!(warned, "{:?}", events.events);
+
+    // A rule that cannot be run denies.
+    root.apply(&POLICIES.replace("spec.region.startsWith('lon')", "spec.nothing == 'x'")).ends(0, &[]);
+    alice.apply(&net("dev", "fra1", "store")).ends(1, &["no-london", "could not be evaluated", "`nothing`"]);
+    // What is taken away holds no more.
+    root.berth(&["delete", "policy/no-london", "--yes", "--allow-delete"]).ends(0, &[]);
+    alice.apply(&net("dev", "fra1", "store")).ends(0, &[]);
+    assert_eq!(plane.names("civo.network"), ["store"]);
+}
+
+/// The worker dies when half of an approved plan is done: the rest goes on without a second approval.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_approved_plan_that_was_cut_short_goes_on() {
+    let mut plane = Plane::start(Setup { lease: "3s", ..Setup::default() }).await;
+    let root = Person::new(&plane, "root", "admin").await;
+    let alice = Person::new(&plane, "alice", "operator").await;
+    let bob = Person::new(&plane, "bob", "operator").await;
+    root.apply(PROTECTED).ends(0, &[]);
+    alice.apply(&net("prod", "fra1", "shop")).ends(2, &["waits for approval"]);
+    bob.berth(&["approve", "civovpc/net", "--env", "prod", "--yes"]).ends(0, &[]);
+    bob.berth(&["wait", "civovpc/net", "--env", "prod"]).ends(0, &[]);
+
+    let cluster = "apiVersion: civo.berth.dev/v1\nkind: CivoKubernetesCluster\nmetadata: {name: shop, env: prod}\nspec:\n  \
+                   clusterName: shop\n  region: fra1\n  kubernetesVersion: 1.30.5-k3s1\n  network: {valueFrom: {name: net}}\n  \
+                   defaultNodePool: {size: g4s.kube.medium, nodeCount: 1}\n  additionalNodePools:\n    - {name: batch, size: \
+                   g4s.kube.large, nodeCount: 1}\n";
+    alice.apply(cluster).ends(2, &["CivoKubernetesCluster/shop waits for approval"]);
+    plane.faults(&["POST /v2/kubernetes/clusters/*/pools delay=60s"]);
+    bob.berth(&["approve", "civokubernetescluster/shop", "--env", "prod", "--yes"]).ends(0, &[]);
+    let until = std::time::Instant::now() + LONGEST;
+    while plane.objects("civo.cluster").is_empty() {
+        assert!(std::time::Instant::now() < until, "the cluster is not made: {}", plane.told());
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    plane.workers[0].kill();
+    plane.faults(&[]);
+    plane.workers[0].start();
+    plane
+        .until("Ready without a second approval", LONGEST, |all| {
+            assert!(all.iter().all(|r| r.state != "AwaitingApproval"), "it waits a second time");
+            all.iter().all(|r| r.state == "Ready")
+        })
+        .await;
+    assert_eq!(plane.made("civo.cluster"), 1);
+    let get = pb::GetRequest {
+        kind: "CivoKubernetesCluster".into(),
+        name: "shop".into(),
+        env: "prod".into(),
+        ..Default::default()
+    };
+    let plan = plane.client(0).await.resources().get_plan(get).await.unwrap().into_inner();
+    assert_eq!(plan.approved_by, "token:bob");
+    let tasks = plane.tasks(pb::ListTasksRequest { kind: "CivoKubernetesCluster".into(), ..Default::default() }).await;
+    assert!(tasks.iter().any(|task| task.attempts > 1 || tasks.len() > 2), "the work was cut short: {tasks:?}");
+}
