@@ -18,6 +18,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
+use tracing::Instrument;
+use tracing::field::Empty;
 
 /// Answers larger than this are given up on.
 pub const MAX_BODY_BYTES: usize = 64 * 1024 * 1024;
@@ -277,7 +279,13 @@ impl Http {
             })?;
             Ok::<_, Trouble>((status, after, body))
         };
-        let answer = tokio::time::timeout(self.timeout, exchange).await;
+        // Neither query nor headers nor bodies: those may hold what is nobody's business.
+        let span = tracing::info_span!("call", otel.kind = "client", cloud, %method, path, status = Empty);
+        let answer = tokio::time::timeout(self.timeout, exchange).instrument(span.clone()).await;
+        if let Ok(Ok((status, ..))) = &answer {
+            span.record("status", status.as_u16());
+        }
+        drop(span);
         let took = started.elapsed().as_millis();
         match &answer {
             Ok(Ok((status, ..))) => tracing::debug!("{method} {path}: {} in {took} ms", status.as_u16()),

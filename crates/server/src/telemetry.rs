@@ -18,6 +18,8 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry};
 
+/// Bytes of a path that the log shows; paths are ASCII.
+const PATH_SHOWN: usize = 200;
 /// How long the last spans may take to be sent when the process ends.
 const FLUSH_WITHIN: Duration = Duration::from_secs(5);
 
@@ -103,12 +105,13 @@ fn provider(service: &'static str, endpoint: &str) -> Result<SdkTracerProvider, 
 /// A span for a request; a caller's trace goes on in it.
 pub fn request_span(request: &Request<Body>, method: Option<&'static Method>) -> Span {
     let name = method.map_or("request", |method| method.label.as_str());
+    let path = request.uri().path();
     let span = tracing::info_span!(
         "request",
         otel.name = name,
         otel.kind = "server",
         http.method = %request.method(),
-        http.path = request.uri().path(),
+        http.path = path.get(..PATH_SHOWN).unwrap_or(path),
         code = Empty,
     );
     if let Some(parent) = request.headers().get("traceparent").and_then(|value| value.to_str().ok()) {
@@ -121,7 +124,6 @@ pub fn answered(span: &Span, label: &str, code: &str, took: Duration) {
     if span.is_disabled() {
         return;
     }
-    span.record("otel.name", label);
     span.record("code", code);
     span.in_scope(|| tracing::debug!(method = label, code, ms = took.as_secs_f64() * 1000.0, "answered"));
 }

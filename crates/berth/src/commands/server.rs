@@ -78,6 +78,9 @@ pub struct Args {
     /// Requests that one token may make in a second; 0 for any number
     #[arg(long, value_name = "N", default_value_t = 5000, help_heading = "Limits")]
     requests_per_second: u32,
+    /// Calls without a valid token that one address may make at once, with two more each second; 0 for any number
+    #[arg(long, value_name = "N", default_value_t = 60, help_heading = "Limits")]
+    failed_attempts: u32,
     /// `text`, or `json` for one object in each line
     #[arg(long, value_name = "FORMAT", value_parser = log_format, default_value = "text", help_heading = "Log and traces")]
     log_format: LogFormat,
@@ -170,7 +173,7 @@ fn config(args: &Args) -> Result<Config, Failure> {
         connections: args.max_connections as usize,
         requests: args.max_requests as usize,
         requests_per_second: NonZeroU32::new(args.requests_per_second),
-        ..Limits::default()
+        failed_attempts: if args.failed_attempts == 0 { u32::MAX } else { args.failed_attempts },
     };
     config.worker = (!args.no_worker).then(|| WorkerHere {
         capacity: args.capacity,

@@ -4,6 +4,7 @@ use crate::api::Shared;
 use crate::api::methods::{Method, methods};
 use crate::fault::{Code, Fault};
 use crate::limits::{ANSWER_WITHIN, TARGET_BYTES_MAX, WORK_WITHIN};
+use crate::metrics::Metrics;
 use crate::rest::problem::HttpOnly;
 use crate::rest::{Gateway, openapi, problem};
 use crate::serve::{Answer, Peer};
@@ -73,7 +74,7 @@ impl Front {
         })
     }
 
-    async fn rest(&self, request: Request<Body>) -> (Response<Body>, &'static str) {
+    async fn rest(&self, request: Request<Body>, method: Option<&'static Method>) -> (Response<Body>, &'static str) {
         let path = request.uri().path();
         let page = match path {
             "/healthz" | "/readyz" | "/metrics" | "/openapi.json" => Some(path.to_owned()),
@@ -82,14 +83,16 @@ impl Front {
         if let Some(page) = page {
             return self.page(&page, request.method()).await;
         }
+        let label = method.map_or("other", |method| method.label.as_str());
         let instance = path.to_owned();
         let Ok(_place) = self.room.try_acquire() else {
             self.shared.metrics.turned_away.inc();
-            return (self.gateway.problem(&full(), &instance), "other");
+            return (self.gateway.problem(&full(), &instance), label);
         };
-        match timeout(WORK_WITHIN, self.gateway.answer(request)).await {
-            Ok((response, method)) => (response, method.map_or("other", |method| method.label.as_str())),
-            Err(_) => (self.gateway.problem(&late(), &instance), "other"),
+        let within = allowed(method, request.headers());
+        match timeout(within, self.gateway.answer(request)).await {
+            Ok(response) => (response, label),
+            Err(_) => (self.gateway.problem(&late(), &instance), label),
         }
     }
 
@@ -140,30 +143,48 @@ impl Answer for Front {
             .headers()
             .get(header::CONTENT_TYPE)
             .is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"));
-        let method = if grpc { methods().at(request.uri().path()) } else { None };
+        let method = match grpc {
+            true => methods().at(request.uri().path()),
+            false => self.gateway.method(request.method(), request.uri().path()),
+        };
         let span = telemetry::request_span(&request, method);
         if request.uri().path_and_query().is_some_and(|target| target.as_str().len() > TARGET_BYTES_MAX) {
             let fault = Fault::new(Code::TooLarge, "the address is too long");
             return self.gateway.problem(&fault, "/");
         }
-        metrics.in_flight.inc();
+        let _counted = InFlight::new(metrics);
         let (response, label, protocol, code) = async {
             if grpc {
                 let response = self.grpc(request, method).await;
                 let code = grpc_code(response.headers());
                 (response, method.map_or("other", |method| method.label.as_str()), "grpc", code)
             } else {
-                let (response, label) = self.rest(request).await;
+                let (response, label) = self.rest(request, method).await;
                 let code = http_code(response.status());
                 (response, label, "rest", code)
             }
         }
         .instrument(span.clone())
         .await;
-        metrics.in_flight.dec();
         metrics.answered(label, protocol, code, started.elapsed());
         telemetry::answered(&span, label, code, started.elapsed());
         response
+    }
+}
+
+/// Counts a request for as long as it lasts, also when its caller goes away.
+struct InFlight<'m>(&'m Metrics);
+
+impl<'m> InFlight<'m> {
+    fn new(metrics: &'m Metrics) -> Self {
+        metrics.in_flight.inc();
+        Self(metrics)
+    }
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.0.in_flight.dec();
     }
 }
 

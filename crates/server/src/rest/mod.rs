@@ -109,22 +109,29 @@ impl Gateway {
         Ok(Self { shapes: Arc::new(shapes), routes, detail, inside, guard })
     }
 
-    /// Answers a request to the API; also says which method it was, for metrics.
-    pub async fn answer(&self, request: Request<Body>) -> (Response<Body>, Option<&'static Method>) {
+    /// Which method a request is for; `None` where there is none.
+    pub fn method(&self, verb: &Verb, path: &str) -> Option<&'static Method> {
+        self.route(verb, path).map(|(route, _)| route.method)
+    }
+
+    fn route<'p>(&self, verb: &Verb, path: &'p str) -> Option<(&Route, Vec<&'p str>)> {
+        let verb = if verb == Verb::HEAD { &Verb::GET } else { verb };
+        self.routes.iter().filter(|route| route.verb == *verb).find_map(|route| {
+            let mut values = Vec::new();
+            matches(route.segments, path, &mut values).then_some((route, values))
+        })
+    }
+
+    /// Answers a request to the API.
+    pub async fn answer(&self, request: Request<Body>) -> Response<Body> {
         let (parts, body) = request.into_parts();
         let instance = parts.uri.path().to_owned();
-        let mut values = Vec::new();
-        let found: Vec<&Route> =
-            self.routes.iter().filter(|route| matches(route.segments, &instance, &mut values)).collect();
-        let verb = if parts.method == Verb::HEAD { Verb::GET } else { parts.method.clone() };
-        let Some(route) = found.iter().find(|route| route.verb == verb) else {
-            return (self.no_route(&found, &parts, &instance), None);
+        let Some((route, values)) = self.route(&parts.method, &instance) else {
+            let at_path = self.routes.iter().filter(|route| matches(route.segments, &instance, &mut Vec::new()));
+            return self.no_route(&at_path.collect::<Vec<_>>(), &parts, &instance);
         };
-        values.clear();
-        matches(route.segments, &instance, &mut values);
         let answered = self.call(route, &values, parts, body, &instance).await;
-        let response = answered.unwrap_or_else(|halt| self.halted(halt, &instance));
-        (response, Some(route.method))
+        answered.unwrap_or_else(|halt| self.halted(halt, &instance))
     }
 
     pub fn problem(&self, fault: &Fault, instance: &str) -> Response<Body> {

@@ -19,6 +19,9 @@ const CHOICES: [(&str, &[&str]); 7] = [
     ("CreateTokenRequest.role", &["viewer", "operator", "admin", "worker"]),
     ("Problem.severity", &["error", "warning"]),
 ];
+/// A request that a reader can send as it is.
+const MANIFEST: &str =
+    "apiVersion: civo.berth.dev/v1\nkind: CivoVpc\nmetadata: {name: net}\nspec: {networkName: net, region: fra1}\n";
 /// Parts of an identity have at most so many bytes.
 const NAME_MAX: usize = 256;
 
@@ -109,6 +112,11 @@ fn operation(method: &Method, schemas: &mut Schemas) -> Value {
             json!({"name": field.json_name(), "in": if path { "path" } else { "query" }, "schema": schema});
         if path {
             parameter["required"] = json!(true);
+            match field.name() {
+                "kind" => parameter["example"] = json!("CivoVpc"),
+                "name" => parameter["example"] = json!("net"),
+                _ => {}
+            }
         }
         describe(&mut parameter, &comment(&field.parent_message().parent_file(), field.path()));
         parameters.push(parameter);
@@ -155,7 +163,11 @@ fn operation(method: &Method, schemas: &mut Schemas) -> Value {
                 object(given.into_iter(), schemas)
             }
         };
-        operation["requestBody"] = json!({"content": {"application/json": {"schema": schema}}});
+        let mut content = json!({"schema": schema});
+        if input.get_field_by_name("files").is_some() {
+            content["example"] = json!({"files": [{"name": "net.yaml", "text": MANIFEST}]});
+        }
+        operation["requestBody"] = json!({"content": {"application/json": content}});
     }
     operation
 }

@@ -14,6 +14,7 @@ use crate::context::{Context, Sealed};
 use crate::fault::{Code, Fault};
 use crate::pb;
 use crate::tasks::InProcess;
+use crate::telemetry;
 use api::TaskApi;
 use berth_engine::Options;
 use lease::{Lease, Moment};
@@ -28,6 +29,7 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tracing::Instrument;
 use words::Words;
 
 /// How long a lease request waits for work.
@@ -229,7 +231,9 @@ impl Worker {
         let worker = self.clone();
         self.tasks.spawn(async move {
             // A panic in one task must not cost its place, nor the others.
-            let work = tokio::spawn(worker.clone().carry_out(task, lease.clone(), stopper));
+            let span = tracing::info_span!("task", task = %lease.held.task, op = task.op);
+            telemetry::go_on(&span, &task.traceparent);
+            let work = tokio::spawn(worker.clone().carry_out(task, lease.clone(), stopper).instrument(span));
             if let Err(error) = work.await {
                 tracing::error!(%error, task = %lease.held.task, "a task broke off");
                 _ = worker.api.release(release(&lease, "the worker's task broke off")).await;

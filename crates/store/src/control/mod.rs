@@ -27,6 +27,7 @@ use crate::error::StoreError;
 use crate::store::Store;
 use std::sync::Arc;
 use tokio::sync::watch;
+use tracing::Instrument;
 use types::ControlError;
 use writer::{Op, Writer};
 
@@ -92,7 +93,7 @@ impl Control {
     where
         O::Answer: Sync,
     {
-        self.0.writer.run(op).await
+        self.0.writer.run(op).instrument(tracing::info_span!("write")).await
     }
 
     fn encoder(&self) -> Encoder<'_> {
