@@ -133,6 +133,10 @@ impl From<Fault> for tonic::Status {
 impl From<StoreError> for Fault {
     /// What the database said is for the log: it may name hosts and paths.
     fn from(error: StoreError) -> Self {
+        // The one that the caller can mend.
+        if let StoreError::TooLarge { .. } = error {
+            return Fault::new(Code::TooLarge, error.to_string());
+        }
         tracing::warn!(%error, "the state could not be read or written");
         Fault::new(Code::Unavailable, "the state cannot be read or written just now").help("try again in a moment")
     }

@@ -1,7 +1,7 @@
 //! Apply: from manifests to desired state, all or nothing.
 
 use super::books;
-use super::check::{Checked, check, invalid};
+use super::check::{Checked, MANIFESTS_MAX, check, invalid};
 use crate::access::{Principal, Role, audit};
 use crate::api::Shared;
 use crate::api::convert::{self, applied, argument, given_id};
@@ -20,15 +20,15 @@ use jiff::Timestamp;
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-/// Bases and deletions in one request.
-const IDS_MAX: usize = 20_000;
 /// How often a merge is tried anew when someone writes in between.
 const TRIES: usize = 5;
 
 pub async fn apply(shared: &Shared, caller: &Principal, request: pb::ApplyRequest) -> Result<pb::ApplyResponse, Fault> {
     let pb::ApplyRequest { files, bases, allow_replace, allow_data_loss, dry_run, delete, retry } = request;
-    if bases.len() > IDS_MAX || delete.len() > IDS_MAX {
-        return Err(argument("bases", &format!("there are at most {IDS_MAX}")));
+    for (field, count) in [("bases", bases.len()), ("delete", delete.len())] {
+        if count > MANIFESTS_MAX {
+            return Err(argument(field, &format!("there are at most {MANIFESTS_MAX}")));
+        }
     }
     let delete = delete.into_iter().map(given_id).collect::<Result<Vec<_>, _>>()?;
     if files.is_empty() && delete.is_empty() {
@@ -39,6 +39,9 @@ pub async fn apply(shared: &Shared, caller: &Principal, request: pb::ApplyReques
         true => Checked { manifests: Vec::new(), warnings: Vec::new() },
         false => check(shared, caller, files).await?,
     };
+    if manifests.len() + delete.len() > MANIFESTS_MAX {
+        return Err(argument("delete", &format!("a request changes at most {MANIFESTS_MAX} resources")));
+    }
     for id in manifests.iter().map(|manifest| &manifest.id).chain(&delete) {
         caller.require(Role::Operator, id)?;
     }

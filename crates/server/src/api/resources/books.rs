@@ -65,6 +65,10 @@ impl Book {
         let of_kind = |kind: &str| Filter { kind: Some(kind.into()), ..Filter::default() };
         let mut declared = Vec::new();
         for stored in store.resources(&of_kind("Account")).await? {
+            // Nothing new is to live in an account that goes; and once it is gone nobody would say so here.
+            if stored.deleting {
+                continue;
+            }
             // Secrets stay sealed: which account it is can be told without them.
             let manifest = stored.manifest(&stored.sealed_manifest()?)?;
             declared.push((stored.id, Declared::read(&manifest.id, &manifest.resolve(&|_| String::new()))?));

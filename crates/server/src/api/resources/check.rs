@@ -13,7 +13,7 @@ use std::collections::{HashMap, HashSet};
 /// Files in one request.
 const FILES_MAX: usize = 10_000;
 /// Manifests in one request.
-const MANIFESTS_MAX: usize = 20_000;
+pub const MANIFESTS_MAX: usize = 10_000;
 const FILE_NAME_BYTES_MAX: usize = 4096;
 /// Beyond so many bytes, reading them would hold up others on the same thread.
 const READ_APART_BYTES: usize = 128 << 10;
