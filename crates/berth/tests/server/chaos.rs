@@ -94,6 +94,7 @@ async fn chaos() {
 
     let began = Instant::now();
     let mut declared = Declared::new();
+    let mut gone: Vec<usize> = Vec::new();
     let mut next = 0;
     let mut frozen: Vec<(usize, Instant)> = Vec::new();
     let (mut kills, mut freezes, mut restarts) = (0, 0, 0);
@@ -108,6 +109,12 @@ async fn chaos() {
                 apply(&plane, &manifests(new.iter().copied())).await;
                 declared.extend(new);
                 next += many;
+            }
+            // Names that were deleted come back, some of them while their objects are still going.
+            0..=2 if !gone.is_empty() => {
+                let again: Vec<(usize, usize)> = gone.drain(..).map(|n| (n, 0)).collect();
+                apply(&plane, &manifests(again.iter().copied())).await;
+                declared.extend(again);
             }
             6..=7 if !declared.is_empty() => {
                 let chosen: Vec<usize> = declared.keys().copied().filter(|_| dice.roll(8) == 0).collect();
@@ -124,6 +131,7 @@ async fn chaos() {
                     let n = keys[dice.roll(keys.len())];
                     if declared.remove(&n).is_some() {
                         delete(&plane, n).await;
+                        gone.push(n);
                     }
                 }
             }
