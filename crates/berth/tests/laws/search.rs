@@ -58,6 +58,15 @@ impl Search {
         }
     }
 
+    /// Also while it is written beside its place, `NAME.….new`, to be moved there whole.
+    fn is_known(&self, path: &Path) -> bool {
+        let half = |known: &PathBuf| {
+            let text = path.to_str()?.strip_prefix(known.to_str()?)?;
+            Some(text.starts_with('.') && text.ends_with(".new") && !text.contains('/'))
+        };
+        self.known.iter().any(|known| known == path || half(known) == Some(true))
+    }
+
     /// Every file below a folder. Files may come and go meanwhile.
     #[track_caller]
     pub fn files(&self, folder: &Path) -> usize {
@@ -69,7 +78,7 @@ impl Search {
                 continue;
             }
             let Ok(bytes) = std::fs::read(&path) else { continue };
-            if self.known.contains(&path) {
+            if self.is_known(&path) {
                 continue;
             }
             count += 1;

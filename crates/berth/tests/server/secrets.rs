@@ -348,6 +348,7 @@ async fn nothing_is_left(postgres: Option<Postgres>) {
     }
     let traces = world.traces.text();
     assert!(traces.contains("berth-server") && traces.contains("Resources.Apply"), "{traces:.2000}");
+    assert!(traces.contains("berth-worker") && traces.contains("\"call\""), "calls to clouds are in the traces");
     search.text("traces", &traces);
     if let Some(postgres) = &postgres {
         let dump = postgres.dump();
