@@ -5,6 +5,8 @@ use std::time::Duration;
 
 /// A JSON body, or one gRPC message. A file of manifests has a limit of its own.
 pub const BODY_BYTES_MAX: usize = 32 << 20;
+/// What someone without a token may send: an identity provider's token is a few kilobytes.
+pub const PUBLIC_BYTES_MAX: usize = 256 << 10;
 /// One gRPC message that is sent.
 pub const ANSWER_BYTES_MAX: usize = 128 << 20;
 /// All headers of one request.

@@ -21,15 +21,17 @@ const NAMED_MAX: usize = 10;
 const FRAME_HEAD: usize = 5;
 
 /// Methods whose success the store writes, with the change itself.
-const WITH_THE_CHANGE: [&str; 8] = [
+const WITH_THE_CHANGE: [&str; 10] = [
     "Resources.Apply",
     "Resources.Delete",
+    "Resources.Import",
     "Resources.Approve",
     "Tasks.Cancel",
     "Access.CreateToken",
     "Access.RevokeToken",
     "Access.Login",
     "Access.Logout",
+    "Access.RotateKeys",
 ];
 /// Audited only where secrets are asked for.
 const WITH_SECRETS: &str = "Resources.Outputs";
@@ -98,6 +100,12 @@ fn cut(text: String) -> String {
     }
 }
 
+/// Whether a body is one message and nothing else, uncompressed: only then is what is described what the method reads.
+pub(crate) fn is_one_message(body: &[u8]) -> bool {
+    let Some((head, message)) = body.split_at_checked(FRAME_HEAD) else { return false };
+    head[0] == 0 && u32::try_from(message.len()).is_ok_and(|length| head[1..] == length.to_be_bytes())
+}
+
 /// One call to an audited method.
 pub(crate) struct Call<'c> {
     pub method: &'static Method,
@@ -158,13 +166,12 @@ impl<'c> Call<'c> {
         }
     }
 
-    /// Target, detail, and whether secrets are asked for, from the request alone.
+    /// Target, detail, and whether secrets are asked for, from the request alone. What cannot be read here may have asked
+    /// for anything.
     fn describe(&self) -> (String, String, bool) {
-        let message = match self.body.get(FRAME_HEAD..).filter(|_| self.body[0] == 0) {
-            Some(bytes) => DynamicMessage::decode(self.method.descriptor.input(), bytes).ok(),
-            None => None,
-        };
-        let Some(message) = message else { return Default::default() };
+        let message = self.body.get(FRAME_HEAD..);
+        let message = message.and_then(|bytes| DynamicMessage::decode(self.method.descriptor.input(), bytes).ok());
+        let Some(message) = message else { return (String::new(), String::new(), true) };
         let text = |name: &str| text(&message, name);
         let secrets = list(&message, "secrets", |value| value.as_str().map(str::to_owned));
         let detail = match secrets.is_empty() {
@@ -242,11 +249,16 @@ mod tests {
 
     #[test]
     fn a_body_that_is_cut_off_is_described_as_nothing() {
-        for body in [&b""[..], &[0, 0], &[0, 0, 0, 0, 9, 0xff], &[1, 0, 0, 0, 0]] {
-            let method = methods().at("/berth.api.v1.Resources/Delete").unwrap();
+        for body in [&b""[..], &[0, 0], &[0, 0, 0, 0, 9, 0xff]] {
+            let method = methods().at("/berth.api.v1.Resources/Outputs").unwrap();
             let body = Bytes::copy_from_slice(body);
             let call = Call { method, body: &body, slip: &Slip::default(), actor: Actor::new("t") };
-            assert_eq!(call.describe().0, "");
+            assert_eq!(call.describe(), (String::new(), String::new(), true));
+            assert!(!is_one_message(&body));
+        }
+        assert!(is_one_message(&[0, 0, 0, 0, 0]) && is_one_message(&[0, 0, 0, 0, 1, 8]));
+        for body in [&[1, 0, 0, 0, 0][..], &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0]] {
+            assert!(!is_one_message(body), "compressed, or more than one");
         }
     }
 

@@ -1,12 +1,12 @@
 //! What every call goes through before its method, whether it came by gRPC or by REST: who calls, whether the role
 //! suffices, and what lands in the audit log.
 
-use super::audit::{Call, Slip};
+use super::audit::{Call, Slip, is_one_message};
 use super::guard::Guard;
 use super::principal::{Principal, Role};
 use crate::api::methods::{Access, Method, methods};
 use crate::fault::{Code, Fault};
-use crate::limits::BODY_BYTES_MAX;
+use crate::limits::{BODY_BYTES_MAX, PUBLIC_BYTES_MAX};
 use crate::rest::too_large;
 use crate::serve::Peer;
 use axum::body::Body;
@@ -112,7 +112,11 @@ where
     }
 
     // What is written about a call is read from its message: the whole of it is here before the method begins.
-    let body = whole(body).await?;
+    let most = if method.access == Access::Public { PUBLIC_BYTES_MAX } else { REQUEST_BYTES_MAX };
+    let body = whole(body, most).await?;
+    if !is_one_message(&body) {
+        return Err(Fault::new(Code::InvalidArgument, format!("{} takes one message, not compressed", method.label)));
+    }
     let slip = Arc::new(Slip::default());
     let call = Call { method, body: &body, slip: &slip, actor };
     if let Err(fault) = allowed {
@@ -173,10 +177,10 @@ fn anonymous(peer: Option<IpAddr>) -> String {
     peer.map_or_else(|| "anonymous".to_owned(), |peer| format!("anonymous:{peer}"))
 }
 
-async fn whole(body: Body) -> Result<Bytes, Fault> {
-    match Limited::new(body, REQUEST_BYTES_MAX).collect().await {
+async fn whole(body: Body, most: usize) -> Result<Bytes, Fault> {
+    match Limited::new(body, most).collect().await {
         Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
+        Err(error) if error.is::<LengthLimitError>() => Err(too_large(most)),
         Err(_) => Err(Fault::new(Code::InvalidArgument, "the request could not be read to its end")),
     }
 }

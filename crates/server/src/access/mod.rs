@@ -10,9 +10,11 @@ pub mod layer;
 pub mod oidc;
 pub mod principal;
 pub mod service;
+mod standing;
 pub mod token;
 pub mod trust;
 
 pub use guard::Guard;
 pub use layer::AccessLayer;
 pub use principal::{Principal, Role, principal};
+pub use standing::Standing;

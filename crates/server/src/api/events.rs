@@ -2,13 +2,14 @@
 
 use super::convert::{id, short, time};
 use super::{Shared, page};
-use crate::access::{Principal, principal};
+use crate::access::{Principal, Standing, principal};
 use crate::fault::{Code, Fault};
 use crate::pb::{self, events_server::Events};
 use berth_store::EventFilter;
 use futures::Stream;
+use std::collections::HashMap;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -22,7 +23,51 @@ const SLOW_AFTER: Duration = Duration::from_secs(20);
 /// A look without a wake: another server's commit may come without one.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
-pub struct Service(pub Arc<Shared>);
+/// Streams that one token may have open: each looks at the database whenever something happens.
+const STREAMS_MAX: usize = 256;
+
+pub struct Service {
+    shared: Arc<Shared>,
+    /// Open streams of each token.
+    open: Arc<Mutex<HashMap<String, usize>>>,
+}
+
+impl Service {
+    pub fn new(shared: Arc<Shared>) -> Self {
+        Self { shared, open: Arc::default() }
+    }
+}
+
+/// One open stream's place, given back when it ends.
+struct Seat {
+    token: String,
+    open: Arc<Mutex<HashMap<String, usize>>>,
+}
+
+impl Seat {
+    fn take(open: &Arc<Mutex<HashMap<String, usize>>>, caller: &Principal) -> Result<Self, Fault> {
+        let mut all = open.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = all.entry(caller.token_id.clone()).or_default();
+        if *taken >= STREAMS_MAX {
+            let why = format!("this token follows events {STREAMS_MAX} times already");
+            return Err(Fault::new(Code::TooMany, why).help("end some of them"));
+        }
+        *taken += 1;
+        Ok(Self { token: caller.token_id.clone(), open: open.clone() })
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let mut all = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(taken) = all.get_mut(&self.token) {
+            *taken -= 1;
+            if *taken == 0 {
+                all.remove(&self.token);
+            }
+        }
+    }
+}
 
 /// Name, kind, org and env that a caller asks for, within their scope; `None` when nothing can be in both.
 fn filter(
@@ -60,7 +105,8 @@ impl Events for Service {
         let caller = principal(&request)?;
         let pb::WatchRequest { after, kind, name, org, env } = request.into_inner();
         let filter = filter(&caller, kind, name, org, env)?;
-        let shared = self.0.clone();
+        let seat = Seat::take(&self.open, &caller)?;
+        let shared = self.shared.clone();
         let after = match after {
             ..0 => shared.control.last_event().await.map_err(Fault::from)?,
             after => after,
@@ -70,6 +116,7 @@ impl Events for Service {
             shared.metrics.watchers.inc();
             follow(&shared, &caller, after, filter, sender).await;
             shared.metrics.watchers.dec();
+            drop(seat);
         });
         Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
     }
@@ -81,7 +128,7 @@ impl Events for Service {
         let Some(filter) = filter(&caller, kind, name, org, env)? else {
             return Ok(Response::new(pb::ListEventsResponse::default()));
         };
-        let control = &self.0.control;
+        let control = &self.shared.control;
         let found = match newest {
             true => control.events_newest(&filter, limit).await,
             false => control.events_after(after.max(0), &filter, limit).await,
@@ -100,11 +147,12 @@ async fn follow(
     to: mpsc::Sender<Result<pb::Event, Status>>,
 ) {
     let mut wakes = shared.control.wakes();
+    let mut standing = Standing::new(&shared.control, caller);
     let end = loop {
         // Marked as seen before the look: a commit during it wakes again.
         wakes.mark_unchanged();
-        if caller.is_expired(shared.now()) {
-            break Fault::new(Code::Unauthenticated, "the token has expired").help("log in again:   berth login");
+        if let Err(fault) = standing.check().await {
+            break fault;
         }
         let found = match &filter {
             Some(filter) => shared.control.events_after(after, filter, BATCH).await,

@@ -92,9 +92,8 @@ pub(crate) fn add_services(routes: &mut RoutesBuilder, shared: &Arc<Shared>) {
             ResourcesServer::new(resources::Service(shared.clone()))
                 .max_decoding_message_size(BODY_BYTES_MAX)
                 .max_encoding_message_size(ANSWER_BYTES_MAX)
-                .accept_compressed(CompressionEncoding::Gzip)
                 .send_compressed(CompressionEncoding::Gzip),
         )
         .add_service(TasksServer::new(tasks::Service(shared.clone())).send_compressed(CompressionEncoding::Gzip))
-        .add_service(EventsServer::new(events::Service(shared.clone())));
+        .add_service(EventsServer::new(events::Service::new(shared.clone())));
 }

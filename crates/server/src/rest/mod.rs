@@ -10,9 +10,9 @@ mod write;
 
 use crate::access::Guard;
 use crate::access::layer::admit;
-use crate::api::methods::{Method, Segment, methods};
+use crate::api::methods::{Access, Method, Segment, methods};
 use crate::fault::{Code, Fault};
-use crate::limits::{ANSWER_BYTES_MAX, BODY_BYTES_MAX};
+use crate::limits::{ANSWER_BYTES_MAX, BODY_BYTES_MAX, PUBLIC_BYTES_MAX};
 use crate::pb;
 use axum::Router;
 use axum::body::Body;
@@ -239,7 +239,7 @@ impl Gateway {
             if parts.uri.query().is_some_and(|query| !query.is_empty()) {
                 return Err(argument("", "this takes its fields in the body, not in the query").into());
             }
-            let bytes = self.body(parts, body).await?;
+            let bytes = self.body(route.method, parts, body).await?;
             if !bytes.is_empty() {
                 read::message(&self.shapes, route.input, &bytes, &route.in_path, &mut out).map_err(misfit)?;
             }
@@ -252,11 +252,12 @@ impl Gateway {
         Ok(out.into())
     }
 
-    async fn body(&self, parts: &Parts, body: Body) -> Result<Bytes, Halt> {
-        let limited = Limited::new(body, BODY_BYTES_MAX).collect().await;
+    async fn body(&self, method: &Method, parts: &Parts, body: Body) -> Result<Bytes, Halt> {
+        let most = if method.access == Access::Public { PUBLIC_BYTES_MAX } else { BODY_BYTES_MAX };
+        let limited = Limited::new(body, most).collect().await;
         let bytes = match limited {
             Ok(collected) => collected.to_bytes(),
-            Err(error) if error.is::<LengthLimitError>() => return Err(too_large().into()),
+            Err(error) if error.is::<LengthLimitError>() => return Err(too_large(most).into()),
             Err(_) => return Err(Fault::new(Code::InvalidArgument, "the body could not be read to its end").into()),
         };
         let given = parts.headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
@@ -373,9 +374,12 @@ fn misfit(misfit: Misfit) -> Fault {
     fault
 }
 
-pub(crate) fn too_large() -> Fault {
-    Fault::new(Code::TooLarge, format!("a request has at most {} MiB", BODY_BYTES_MAX >> 20))
-        .help("apply fewer manifests at a time")
+pub(crate) fn too_large(most: usize) -> Fault {
+    match most >> 20 {
+        0 => Fault::new(Code::TooLarge, format!("this takes at most {} KiB", most >> 10)),
+        most => Fault::new(Code::TooLarge, format!("a request has at most {most} MiB"))
+            .help("apply fewer manifests at a time"),
+    }
 }
 
 /// The error of a gRPC answer, which stands in its headers or its trailers.

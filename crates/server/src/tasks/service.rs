@@ -4,7 +4,7 @@ use super::Bucket;
 use super::build::contexts;
 use super::decide::decide_plan;
 use super::drift::findings;
-use crate::access::{Principal, principal};
+use crate::access::{Principal, Role, Standing, principal};
 use crate::api::Shared;
 use crate::convert;
 use crate::fault::{Code, Fault};
@@ -105,17 +105,20 @@ impl Shared {
         Ok(())
     }
 
-    async fn lease_tasks(&self, org: &str, request: pb::LeaseRequest) -> Result<pb::LeaseResponse, Fault> {
+    async fn lease_tasks(&self, caller: &Principal, request: pb::LeaseRequest) -> Result<pb::LeaseResponse, Fault> {
         self.check_lease(&request)?;
         let came = Instant::now();
         let until = came + Duration::from_secs(request.wait_seconds.into()).min(WAIT_MAX);
         let mut wakes = self.control.wakes();
         let mut bucket = Bucket::new();
+        let mut standing = Standing::new(&self.control, caller);
         loop {
             wakes.mark_unchanged();
+            // Credentials go out with a task: not to someone whose token was revoked while they waited.
+            standing.check().await?;
             let ask = LeaseAsk {
                 worker: request.worker.clone(),
-                org: org.to_owned(),
+                org: caller.org.clone(),
                 services: request.services.clone(),
                 changes: request.changes.min(TASKS_MAX),
                 checks: request.checks.min(TASKS_MAX),
@@ -325,7 +328,7 @@ impl WorkerService for Service {
         if !caller.env.is_empty() {
             return Err(Fault::new(Code::Denied, "a worker is for an org or for all, not for one env").into());
         }
-        Ok(Response::new(self.0.lease_tasks(&caller.org, request.into_inner()).await?))
+        Ok(Response::new(self.0.lease_tasks(&caller, request.into_inner()).await?))
     }
 
     async fn heartbeat(
@@ -371,7 +374,7 @@ impl WorkerService for Service {
 #[async_trait]
 impl TaskApi for InProcess {
     async fn lease(&self, request: pb::LeaseRequest) -> Result<pb::LeaseResponse, Fault> {
-        self.0.lease_tasks("", request).await
+        self.0.lease_tasks(&Principal::inside("server", Role::Worker), request).await
     }
     async fn heartbeat(&self, request: pb::HeartbeatRequest) -> Result<pb::HeartbeatResponse, Fault> {
         self.0.keep(request).await

@@ -6,6 +6,7 @@
 mod call;
 mod more;
 mod setup;
+mod standing;
 mod table;
 
 use call::{Answer, Protocol};

@@ -144,6 +144,10 @@ impl Control {
         self.store().pool().row(Query::new(BY_HASH).bind(&hash), token).await
     }
 
+    pub async fn token(&self, id: &str) -> Result<Option<TokenRow>, StoreError> {
+        self.store().pool().row(Query::new(BY_ID).bind(id), token).await
+    }
+
     /// By id, after that one.
     pub async fn tokens(&self, after: &str, limit: u32) -> Result<Vec<TokenRow>, StoreError> {
         let query = Query::new(AFTER).bind(after).bind(i64::from(limit.clamp(1, LIST_MAX)));

@@ -3,7 +3,7 @@
 
 use super::work::{new_task, run};
 use super::{apply, books};
-use crate::access::{Principal, Role};
+use crate::access::{Principal, Role, audit};
 use crate::api::Shared;
 use crate::api::convert::{self, argument, short};
 use crate::context::{ImportAsk, PlanAsk, UnitRow};
@@ -16,7 +16,7 @@ use berth_clouds::{Clouds, PROVIDERS};
 use berth_engine::unit::UnitState;
 use berth_engine::{Action, Known, Request, Wanted};
 use berth_model::{Manifest, ResourceId, registry};
-use berth_store::{Apply, AuditNote, Filter, TaskOp};
+use berth_store::{Apply, Filter, TaskOp};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -67,7 +67,7 @@ pub async fn import(
     if taken.is_empty() {
         return Ok(pb::ImportResponse::default());
     }
-    let (manifests, texts) = describe(shared, &ask, &taken).await?;
+    let (manifests, texts) = describe(shared, caller, &ask, &taken).await?;
     let units = bind(shared, &taken, &manifests, &choice.name).await?;
     prove(shared, &ask, &manifests, &units).await?;
     store_them(shared, caller, &manifests, units).await?;
@@ -143,6 +143,7 @@ async fn name_them(
 /// Manifests, with references where what they name by id is managed, too.
 async fn describe(
     shared: &Shared,
+    caller: &Principal,
     ask: &pb::ImportRequest,
     taken: &[Taken],
 ) -> Result<(Vec<Manifest>, Vec<String>), Fault> {
@@ -151,6 +152,7 @@ async fn describe(
         if !links.contains_key(object)
             && let Some(unit) = shared.control.store().units_by_object(object).await?.into_iter().next()
             && unit.resource.org == ask.org
+            && caller.may_see(&unit.resource)
         {
             links.insert(object.clone(), unit.resource);
         }
@@ -235,7 +237,7 @@ async fn store_them(
         one.units = by_resource.remove(&one.resource.id).unwrap_or_default();
     }
     let apply = Apply {
-        audit: AuditNote::default(),
+        audit: audit::note("import", audit::targets(manifests.iter().map(|manifest| &manifest.id)), ""),
         resources: desired,
         delete: Vec::new(),
         actor: caller.actor.clone(),

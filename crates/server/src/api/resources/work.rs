@@ -78,7 +78,7 @@ pub async fn plan(shared: &Shared, caller: &Principal, request: pb::PlanRequest)
         delete: delete.clone(),
         units: Vec::new(),
     };
-    let org = manifests.first().map(|manifest| &manifest.id).or(delete.first()).map_or("", |id| id.org.as_str());
+    let org = one_org(manifests.iter().map(|manifest| &manifest.id).chain(&delete));
     let result: PlanResult = run(shared, new_task(shared, TaskOp::Plan, org, &ask)?).await?;
     let by_id: HashMap<&ResourceId, &Manifest> = manifests.iter().map(|manifest| (&manifest.id, manifest)).collect();
     let mut problems: Vec<pb::Problem> =
@@ -98,6 +98,13 @@ pub async fn plan(shared: &Shared, caller: &Principal, request: pb::PlanRequest)
         calls: result.calls,
         ..pb::PlanResponse::default()
     })
+}
+
+/// The org that all of them are in. What is about several is for workers that serve all: one of an org alone would be
+/// given the credentials of others.
+fn one_org<'i>(mut ids: impl Iterator<Item = &'i ResourceId>) -> &'i str {
+    let first = ids.next().map_or("", |id| id.org.as_str());
+    if ids.all(|id| id.org == first) { first } else { "" }
 }
 
 /// What stands in the way of one resource, at the place where it is declared.
