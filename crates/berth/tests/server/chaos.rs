@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 const SHORT: u64 = 60;
 const RESOURCES: usize = 500;
+const REFUSED: &str = "berth_fenced_total";
 const LEASE: Duration = Duration::from_secs(3);
 /// How long everything has to settle once nothing is broken any more.
 const SETTLE: Duration = Duration::from_secs(240);
@@ -97,7 +98,7 @@ async fn chaos() {
     let mut gone: Vec<usize> = Vec::new();
     let mut next = 0;
     let mut frozen: Vec<(usize, Instant)> = Vec::new();
-    let (mut kills, mut freezes, mut restarts) = (0, 0, 0);
+    let (mut kills, mut freezes, mut restarts, mut refused) = (0, 0, 0, 0.0);
     let mut last_database = Instant::now();
     while began.elapsed() < Duration::from_secs(seconds) {
         // Users.
@@ -152,6 +153,8 @@ async fn chaos() {
             }
             1 => {
                 let server = dice.roll(plane.servers.len());
+                // What it has counted goes with it.
+                refused += plane.counter_of(server, REFUSED).await;
                 plane.servers[server].restart();
                 kills += 1;
             }
@@ -209,7 +212,7 @@ async fn chaos() {
     println!(
         "chaos: settled {:.0} s after the last fault; {} stale writes were refused, {} leases ended",
         began.elapsed().as_secs_f64() - seconds as f64,
-        plane.counter("berth_fenced_total").await,
+        refused + plane.counter(REFUSED).await,
         plane.counter("berth_leases_expired_total").await
     );
 }
