@@ -19,6 +19,8 @@ const IN_MANIFEST: &str = "PLANTED-in-the-manifest-7e1f90c2b6";
 const REPLACED: &str = "PLANTED-and-then-replaced-88ad31f0c7";
 const IN_ENV: &str = "PLANTED-in-the-workers-env-44d1a90e77";
 const IN_FILE: &str = "PLANTED-in-the-workers-file-0c7be2d915";
+/// What workers have in their environment.
+const OF_WORKERS: [(&str, &str); 2] = [("PLANTED_TOKEN", IN_ENV), ("CIVO_TOKEN", IN_ENV)];
 const WITHIN: Duration = Duration::from_secs(90);
 
 struct Process(Child);
@@ -194,16 +196,21 @@ fn manifests(token: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_secret_is_left_by_a_server_on_sqlite() {
-    nothing_is_left(None).await;
+    nothing_is_left(None, false).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_secret_is_left_by_a_server_with_its_worker_inside() {
+    nothing_is_left(None, true).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_secret_is_left_by_a_server_on_postgresql() {
     let postgres = tokio::task::spawn_blocking(Postgres::start).await.unwrap();
-    nothing_is_left(Some(postgres)).await;
+    nothing_is_left(Some(postgres), false).await;
 }
 
-async fn nothing_is_left(postgres: Option<Postgres>) {
+async fn nothing_is_left(postgres: Option<Postgres>, inside: bool) {
     let world = World::new().await;
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let listen = format!("127.0.0.1:{port}");
@@ -211,8 +218,14 @@ async fn nothing_is_left(postgres: Option<Postgres>) {
     let secret_file = world.path("worker/cloud.token");
     let db = postgres.as_ref().map(Postgres::url);
     let mut args = vec!["server", "-vvv", "--listen", &listen, "--folder", ".", "--otlp-endpoint", &world.traces_url];
-    args.push("--no-worker");
     let mut env = vec![("BERTH_KEY_FILE", "ring")];
+    let of_workers = ["--allow-env", "PLANTED_TOKEN", "--allow-file", secret_file.to_str().unwrap()];
+    if inside {
+        args.extend(of_workers);
+        env.extend(OF_WORKERS);
+    } else {
+        args.push("--no-worker");
+    }
     if let Some(db) = &db {
         env.push(("BERTH_DB", db));
     }
@@ -238,11 +251,13 @@ async fn nothing_is_left(postgres: Option<Postgres>) {
     let worker_token = made["secret"].as_str().unwrap_or_else(|| panic!("{stdout}")).to_owned();
     std::fs::write(world.path("worker/worker.token"), &worker_token).unwrap();
     world.keep("the worker's token", "worker/worker.token", &worker_token);
-    let mut args =
-        vec!["worker", "-vvv", "--server", &url, "--ca", &ca, "--token-file", "worker.token", "--name", "w1"];
-    args.extend(["--otlp-endpoint", &world.traces_url, "--work-dir", "tasks", "--allow-env", "PLANTED_TOKEN"]);
-    args.extend(["--allow-file", secret_file.to_str().unwrap()]);
-    let worker = world.start("worker", &args, &[("PLANTED_TOKEN", IN_ENV), ("CIVO_TOKEN", IN_ENV)]);
+    let worker = (!inside).then(|| {
+        let mut args =
+            vec!["worker", "-vvv", "--server", &url, "--ca", &ca, "--token-file", "worker.token", "--name", "w1"];
+        args.extend(["--otlp-endpoint", &world.traces_url, "--work-dir", "tasks"]);
+        args.extend(of_workers);
+        world.start("worker", &args, &OF_WORKERS)
+    });
     let watch = Watch::over(world.folder.path(), &world.search);
 
     let write = |text: &str| {
@@ -334,21 +349,25 @@ async fn nothing_is_left(postgres: Option<Postgres>) {
     world.search.read().unwrap().text("the lines of a backup", &format!("{head}{rows}"));
     assert!(rows.contains("sealed:v2:") && rows.contains("shop-k8s"));
 
-    for process in [&server, &worker] {
+    for process in worker.iter().chain([&server]) {
         world.search.read().unwrap().text("a process's arguments", &process.cmdline());
     }
-    worker.stop();
+    let logs = if inside { &["server"][..] } else { &["server", "worker"] };
+    worker.into_iter().for_each(Process::stop);
     server.stop();
     watch.end();
     // Everything that is left: databases with their logs, logs of servers and workers, tasks' folders.
     let search = world.search.read().unwrap();
     assert!(search.files(world.folder.path()) > 8);
-    for at in ["server", "worker"] {
+    for at in logs {
         assert!(world.log(at).lines().count() > 20, "the log of the {at} is a log:\n{}", world.log(at));
     }
     let traces = world.traces.text();
     assert!(traces.contains("berth-server") && traces.contains("Resources.Apply"), "{traces:.2000}");
-    assert!(traces.contains("berth-worker") && traces.contains("\"call\""), "calls to clouds are in the traces");
+    assert!(
+        (inside || traces.contains("berth-worker")) && traces.contains("\"call\""),
+        "calls to clouds are in the traces"
+    );
     search.text("traces", &traces);
     if let Some(postgres) = &postgres {
         let dump = postgres.dump();
