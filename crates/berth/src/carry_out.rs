@@ -18,11 +18,14 @@ use serde_json::json;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// Resources that are worked on at once when nobody says.
+const AT_ONCE: u16 = 64;
+
 #[derive(clap::Args, Clone, Debug)]
 pub struct RunArgs {
-    /// How many resources to work on at once
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub parallelism: u16,
+    /// How many resources to work on at once, 64 by default; on a server its workers' --capacity says
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub parallelism: Option<u16>,
     /// How long one resource may take, such as 90s, 20m or 1h; a resource's own `berth.dev/timeout` goes before it
     #[arg(long, value_name = "TIME", default_value = "45m", value_parser = duration)]
     pub timeout: Duration,
@@ -138,7 +141,8 @@ pub async fn carry_out(
     let work = plan.resources.iter().filter(|r| r.action != Action::Unchanged).count();
     let display = Arc::new(Display::new(work, Names::of(plan.resources.iter().map(|r| &r.id))));
     let interrupt = Interrupt::default();
-    let options = Options { parallelism: args.parallelism.into(), timeout: args.timeout, wait: !args.no_wait };
+    let options =
+        Options { parallelism: args.parallelism.unwrap_or(AT_ONCE).into(), timeout: args.timeout, wait: !args.no_wait };
     let stopper = stop_on_signal(interrupt.clone(), display.clone());
     let watcher: &dyn Watcher = &*display;
     let report = converge(clouds, run, watcher, interrupt, &options, request, planned).await;
@@ -249,4 +253,16 @@ pub fn allowed(plan: &Plan, args: ConfirmArgs, request: &Request) -> Result<bool
         wanted.into_iter().chain(known).any(|m| protects(&m.metadata.annotations))
     })?;
     Ok(true)
+}
+
+/// A saved plan that is not what would be done now.
+pub fn moved(promise: &Plan, now: &Plan) -> Failure {
+    let differs = now
+        .resources
+        .iter()
+        .find(|r| !promise.resources.contains(r))
+        .or_else(|| promise.resources.iter().find(|r| !now.resources.contains(r)));
+    let what = differs.map_or_else(String::new, |r| format!(": {} differs", r.id));
+    Failure::new(format!("the world moved since this plan was made{what}; nothing was changed"))
+        .help("plan again, look at it, then apply that plan")
 }

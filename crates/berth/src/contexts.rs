@@ -53,7 +53,7 @@ pub struct Target {
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct ContextArg {
     /// The server of this context; by default the current one
-    #[arg(long, value_name = "NAME", env = "BERTH_CONTEXT")]
+    #[arg(long, value_name = "NAME", env = "BERTH_CONTEXT", hide_env_values = true)]
     pub context: Option<String>,
 }
 
@@ -208,7 +208,8 @@ impl Contexts {
             target.context.token = Some(SecretString::from(token.trim().to_owned()));
         }
         if let Some(path) = env("BERTH_CA_FILE") {
-            target.context.ca = Some(read_ca(Path::new(&path))?);
+            // It says whom to trust, in place of what was pinned before.
+            (target.context.ca, target.context.fingerprint) = (Some(read_ca(Path::new(&path))?), None);
         }
         Ok(Some(target))
     }

@@ -66,6 +66,13 @@ impl SavedPlan {
         std::fs::File::open(path)
             .and_then(|f| f.take(MOST_BYTES).read_to_end(&mut text))
             .map_err(|error| cannot(&error))?;
+        if let Some(server) = crate::remote::saved::server_of(&text) {
+            return Err(Failure::new(format!(
+                "{} was planned by {server}, not by the embedded engine",
+                path.display()
+            ))
+            .help("choose that server with --context NAME, as `berth context` lists them"));
+        }
         let saved: Self = serde_json::from_slice(&text).map_err(|error| {
             cannot(&error).help("a plan is made with `berth plan --out FILE`; manifests are given with -f")
         })?;

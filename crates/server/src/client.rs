@@ -202,7 +202,7 @@ impl Connection {
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => at(
                     "its certificate is for another name",
                 )
-                .help("use the name that the certificate was made for, or add this one to the server with --host"),
+                .help("use the name that the certificate was made for, or add this one to the server with --tls-name"),
                 CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
                     at("its certificate has expired").help("renew it on the server; a wrong clock here looks the same")
                 }

@@ -1,13 +1,14 @@
 //! `berth apply`: makes the clouds as the manifests say.
 
 use crate::address::{Address, ScopeArgs};
-use crate::carry_out::{RunArgs, allowed, carry_out, make_plan, took_text};
+use crate::carry_out::{RunArgs, allowed, carry_out, make_plan, moved, took_text};
 use crate::cli::{Threads, block_on};
 use crate::confirm::ConfirmArgs;
 use crate::contexts::Target;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{self, Format, OutputArgs};
 use crate::remote::carry_out::Job;
+use crate::remote::saved::SavedServerPlan;
 use crate::remote::{Remote, Which};
 use crate::saved_plan::SavedPlan;
 use crate::source::Source;
@@ -15,7 +16,7 @@ use crate::terminal::harmless_line;
 use crate::workspace::{Workspace, WorkspaceArgs, settled, stored_manifest};
 use crate::{drift_view, guard, manifests, plan_view, remote, stored};
 use berth_clouds::Credentials;
-use berth_engine::{Plan, Request};
+use berth_engine::Request;
 use berth_model::{Manifest, ResourceId};
 use berth_server::pb;
 use berth_store::{Filter, NewResource, Run};
@@ -87,12 +88,16 @@ fn source(args: &Args) -> Result<Result<From, Exit>, Failure> {
         && std::path::Path::new(only).is_file()
     {
         if args.scope.is_given() {
-            return Err(Failure::new("a saved plan is carried out whole: --env and --org do not go with it"));
+            return Err(carried_out_whole());
         }
         return Ok(Ok(From::Saved(Box::new(SavedPlan::read(only.as_ref())?))));
     }
     let addresses = args.what.iter().map(|text| address(text, &args.scope)).collect::<Result<_, _>>()?;
     Ok(Ok(From::State(addresses)))
+}
+
+fn carried_out_whole() -> Failure {
+    Failure::new("a saved plan is carried out whole: --env and --org do not go with it")
 }
 
 /// What is typed here without `-f` is often meant to be a file.
@@ -122,7 +127,7 @@ fn on_server(args: Args, target: Target) -> Outcome {
     }
     let which = Which::Server(target.clone());
     let scope = which.scope(&args.scope);
-    let mut loaded = None;
+    let (mut loaded, mut saved) = (None, None);
     if !args.file.is_empty() {
         let read = manifests::load(&args.file, &which)?;
         if read.has_errors() {
@@ -135,19 +140,26 @@ fn on_server(args: Args, target: Target) -> Outcome {
         && Address::parse(only, &scope).is_err()
         && std::path::Path::new(only).is_file()
     {
-        return Err(Failure::new(format!("`{only}`: saved plans are carried out by the embedded engine only"))
-            .help("a server refuses what others changed since you planned; apply the manifests themselves with -f")
-            .help(local));
+        if args.scope.is_given() {
+            return Err(carried_out_whole());
+        }
+        saved = Some(SavedServerPlan::read(only.as_ref(), &target.context.server)?);
     }
-    let addresses: Vec<Address> = args.what.iter().map(|text| address(text, &scope)).collect::<Result<_, _>>()?;
+    let addresses: Vec<Address> = match saved {
+        Some(_) => Vec::new(),
+        None => args.what.iter().map(|text| address(text, &scope)).collect::<Result<_, _>>()?,
+    };
     block_on(Threads::One, async {
         let started = Instant::now();
         let remote = Remote::open(target).await?;
-        let files = match &loaded {
-            Some(loaded) => loaded.files(),
-            None => kept_files(&remote, &addresses).await?,
+        let files = match (&loaded, &saved) {
+            (Some(loaded), _) => loaded.files(),
+            (None, Some(saved)) => saved.files(),
+            (None, None) => kept_files(&remote, &addresses).await?,
         };
-        let count = loaded.as_ref().map_or(files.len(), |loaded| loaded.manifests.len());
+        let promise = saved.as_ref().map(|saved| &saved.promise);
+        let promised = promise.map_or(files.len(), |promise| promise.plan.resources.len());
+        let count = loaded.as_ref().map_or(promised, |loaded| loaded.manifests.len());
         let job = Job {
             remote: &remote,
             files,
@@ -156,6 +168,7 @@ fn on_server(args: Args, target: Target) -> Outcome {
             confirm: args.confirm,
             run: &args.run,
             format,
+            promise,
             workspace: &args.workspace,
         };
         let ended = remote::carry_out::carry_out(job).await?;
@@ -286,17 +299,6 @@ async fn applied(workspace: &Workspace, addresses: &[Address]) -> Result<Vec<Arc
         }
     }
     Ok(manifests)
-}
-
-fn moved(promise: &Plan, now: &Plan) -> Failure {
-    let differs = now
-        .resources
-        .iter()
-        .find(|r| !promise.resources.contains(r))
-        .or_else(|| promise.resources.iter().find(|r| !now.resources.contains(r)));
-    let what = differs.map_or_else(String::new, |r| format!(": {} differs", r.id));
-    Failure::new(format!("the world moved since this plan was made{what}; nothing was changed"))
-        .help("plan again, look at it, then apply that plan")
 }
 
 fn finish(

@@ -14,10 +14,15 @@ const PAGE: u32 = 1000;
 
 /// Show who did what, and check that nothing was taken from the log
 #[derive(clap::Args, Debug)]
-#[command(before_help = "Examples:\n  berth audit list --actor oidc:alice@example.com\n  berth audit verify")]
+#[command(
+    before_help = "Examples:\n  berth audit list --actor oidc:alice@example.com\n  berth audit verify",
+    args_conflicts_with_subcommands = true
+)]
 pub struct Args {
     #[command(subcommand)]
     what: Option<What>,
+    #[command(flatten)]
+    list: List,
 }
 
 #[derive(clap::Subcommand, Debug)]
@@ -61,13 +66,7 @@ pub fn run(args: Args) -> Outcome {
     match args.what {
         Some(What::List(args)) => list(args),
         Some(What::Verify(args)) => verify(args),
-        None => list(List {
-            actor: String::new(),
-            action: String::new(),
-            limit: 50,
-            context: ContextArg::default(),
-            output: OutputArgs { output: Format::Table },
-        }),
+        None => list(args.list),
     }
 }
 

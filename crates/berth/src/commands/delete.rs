@@ -134,6 +134,7 @@ async fn on_server(args: &Args, target: Target, what: What) -> Outcome {
         confirm: args.confirm,
         run: &args.run,
         format,
+        promise: None,
         workspace: &args.workspace,
     };
     let ended = remote::carry_out::carry_out(job).await?;

@@ -3,11 +3,12 @@
 use crate::carry_out::make_plan;
 use crate::cli::{Threads, block_on};
 use crate::contexts::Target;
-use crate::failure::{Exit, Failure, Outcome};
+use crate::failure::{Exit, Outcome};
 use crate::files::FileArgs;
 use crate::manifests::Loaded;
 use crate::output::{self, OutputArgs};
 use crate::remote::carry_out::{make_plan as make_server_plan, print_verdicts};
+use crate::remote::saved::SavedServerPlan;
 use crate::remote::{Remote, Which};
 use crate::saved_plan::SavedPlan;
 use crate::workspace::{Workspace, WorkspaceArgs};
@@ -56,12 +57,6 @@ pub fn run(args: Args) -> Outcome {
 
 /// The same by a server.
 fn on_server(args: &Args, target: Target, mut loaded: Loaded) -> Outcome {
-    if args.out.is_some() {
-        return Err(Failure::new("a server's plan cannot be saved in a file")
-            .help("apply the manifests: the server refuses what others changed since you looked")
-            .help("in a protected environment the plan itself waits there for `berth approve`")
-            .help("to use the embedded engine instead, add --local"));
-    }
     block_on(Threads::One, async {
         let remote = Remote::open(target).await?;
         let files = loaded.files();
@@ -70,10 +65,21 @@ fn on_server(args: &Args, target: Target, mut loaded: Loaded) -> Outcome {
             Ok(planned) => planned,
             Err(exit) => return Ok(exit),
         };
+        if let Some(path) = &args.out {
+            SavedServerPlan::new(remote.url(), &loaded, &planned)?.write(path)?;
+        }
         let plan = planned.plan;
         let names = || plan.resources.iter().map(|r| r.id.to_string()).collect();
         output::show(format, &plan.to_json(), |wide| plan_view::text(&plan, wide), names)?;
         print_verdicts(&planned.verdicts);
+        if let Some(path) = args.out.as_ref().filter(|_| !plan.is_empty()) {
+            let context = args.workspace.server.context.as_ref().map(|name| format!(" --context {name}"));
+            anstream::eprintln!(
+                "to carry out exactly this:   berth apply {}{}",
+                path.display(),
+                context.unwrap_or_default()
+            );
+        }
         Ok(if args.detailed_exitcode && !plan.is_empty() { Exit::Pending } else { Exit::Done })
     })
 }

@@ -2,14 +2,18 @@
 
 use crate::cli::{Threads, block_on};
 use crate::contexts::{ContextArg, told};
+use crate::database::DatabaseArgs;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{self, Format, OutputArgs, Table};
 use crate::project::write_private;
 use crate::stored::or_dash;
+use berth_server::access::service::recover_token;
 use berth_server::client::Client;
 use berth_server::pb;
+use berth_store::{Control, Store};
+use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const PAGE: u32 = 1000;
 const DAY: i64 = 24 * 3600;
@@ -36,6 +40,12 @@ enum What {
     /// List tokens
     #[command(before_help = "Examples:\n  berth token list\n  berth token list --all -o json")]
     List(List),
+    /// Make an admin's token from the database and its key, where every other was lost
+    #[command(
+        before_help = "Examples:\n  berth token recover --db sqlite:berth-server/state.db --out admin.token\n  BERTH_DB=postgres://… berth token recover --key-file ring --expires 1h",
+        after_help = "It needs no server, and is written down in the audit log. Of a database in a file, stop its server first."
+    )]
+    Recover(Recover),
     /// Revoke tokens
     #[command(before_help = "Examples:\n  berth token revoke 0198c5b2-…\n  berth token revoke ci")]
     Revoke(Revoke),
@@ -68,6 +78,23 @@ struct Create {
 }
 
 #[derive(clap::Args, Debug)]
+struct Recover {
+    /// What it is called: it is the actor in the audit log
+    #[arg(value_name = "NAME", default_value = "recovered-admin")]
+    name: String,
+    /// How long it holds, such as 30d or 12h; at most 366d
+    #[arg(long, value_name = "TIME", default_value = "1d", value_parser = seconds)]
+    expires: i64,
+    /// Write the token to this file, for its owner alone, and not to standard output
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    #[command(flatten)]
+    database: DatabaseArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+#[derive(clap::Args, Debug)]
 struct List {
     /// Expired and revoked ones too
     #[arg(long)]
@@ -90,6 +117,7 @@ struct Revoke {
 pub fn run(args: Args) -> Outcome {
     match args.what {
         What::Create(args) => create(args),
+        What::Recover(args) => recover(args),
         What::List(args) => list(args),
         What::Revoke(args) => revoke(args),
     }
@@ -108,27 +136,48 @@ fn create(args: Create) -> Outcome {
         let answer = client.access().create_token(request).await;
         Ok(answer.map_err(|status| told(client.fault(&status)))?.into_inner())
     })?;
-    let token = made.token.unwrap_or_default();
-    let mut value = as_json(&token);
-    if let Some(path) = &args.out {
-        write_private(path, format!("{}\n", made.secret).as_bytes())?;
+    tell(&made.token.unwrap_or_default(), &SecretString::from(made.secret), args.out.as_deref(), args.output.output)
+}
+
+fn recover(args: Recover) -> Outcome {
+    if !args.database.is_said() {
+        return Err(Failure::new("which database?")
+            .help("name it with --db, as the server's is:   --db sqlite:berth-server/state.db"));
+    }
+    let options = args.database.existing()?;
+    let (secret, token) = block_on(Threads::Two, async {
+        let control = Control::open(Store::open(options).await?).await?;
+        let made = recover_token(&control, args.name.clone(), args.expires).await;
+        control.close().await;
+        control.store().close().await;
+        made.map_err(told)
+    })?;
+    tell(&token, &secret, args.out.as_deref(), args.output.output)
+}
+
+/// A new token, and its secret this once.
+fn tell(token: &pb::Token, secret: &SecretString, out: Option<&Path>, format: Format) -> Outcome {
+    let mut value = as_json(token);
+    let text = format!("{}\n", secret.expose_secret());
+    if let Some(path) = out {
+        write_private(path, text.as_bytes())?;
         anstream::eprintln!("the token is in {}", path.display());
     } else {
-        value["secret"] = Value::String(made.secret.clone());
+        value["secret"] = Value::String(secret.expose_secret().to_owned());
     }
-    if matches!(args.output.output, Format::Table | Format::Wide) {
+    if matches!(format, Format::Table | Format::Wide) {
         anstream::eprintln!(
             "made {} ({}), until {}",
             token.name,
-            crate::commands::login::reach(&token),
+            crate::commands::login::reach(token),
             token.expires_at
         );
-        if args.out.is_none() {
+        if out.is_none() {
             anstream::eprintln!("this is the only time it is shown:");
         }
     }
-    let secret = if args.out.is_some() { String::new() } else { format!("{}\n", made.secret) };
-    output::show(args.output.output, &value, |_| secret, || vec![token.id.clone()])?;
+    let shown = if out.is_some() { String::new() } else { text };
+    output::show(format, &value, |_| shown, || vec![token.id.clone()])?;
     Ok(Exit::Done)
 }
 

@@ -123,7 +123,7 @@ async fn ready(args: &Args, workspace: &Workspace, addresses: &[Address]) -> Out
             .help(format!("to carry it out:   {}", stored::command("apply", &more.id, &args.workspace))));
     }
     let count = manifests.len();
-    let run_args = RunArgs { parallelism: 64, timeout: args.timeout, no_wait: false };
+    let run_args = RunArgs { parallelism: None, timeout: args.timeout, no_wait: false };
     let exit = carry_out(&clouds, &run, &request, planned, &run_args, args.output.output, &args.workspace).await?;
     if exit == Exit::Done {
         say(args, &format!("{} ready in {}", are(count), took_text(started.elapsed())));
@@ -234,7 +234,7 @@ async fn deleted(args: &Args, workspace: &Workspace, addresses: &[Address]) -> O
     let number = unwanted.len();
     let (request, clouds) = workspace.request(&[], unwanted).await?;
     let planned = make_plan(&clouds, &request, &args.workspace, &|_| None).await?;
-    let run_args = RunArgs { parallelism: 64, timeout: args.timeout, no_wait: false };
+    let run_args = RunArgs { parallelism: None, timeout: args.timeout, no_wait: false };
     let exit = carry_out(&clouds, &run, &request, planned, &run_args, args.output.output, &args.workspace).await?;
     if exit == Exit::Done {
         say(args, &format!("{} deleted in {}", count(number, "resource"), took_text(started.elapsed())));

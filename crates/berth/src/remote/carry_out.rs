@@ -1,8 +1,9 @@
 //! From manifests to the end of what a server does about them: plan there, show, confirm, apply with what was seen, follow.
 
 use super::follow::{Before, Followed, Goal, follow};
+use super::saved::Promise;
 use super::{CLOUDS_WITHIN, Remote, convert};
-use crate::carry_out::{RunArgs, print_result, took_text, trouble_failures};
+use crate::carry_out::{RunArgs, moved, print_result, took_text, trouble_failures};
 use crate::confirm::{ConfirmArgs, confirm, takes_away};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::manifests::Loaded;
@@ -36,6 +37,8 @@ pub struct Job<'a> {
     pub confirm: ConfirmArgs,
     pub run: &'a RunArgs,
     pub format: Format,
+    /// What a saved plan said.
+    pub promise: Option<&'a Promise>,
     pub workspace: &'a WorkspaceArgs,
 }
 
@@ -108,10 +111,19 @@ pub async fn carry_out(mut job: Job<'_>) -> Result<Ended, Failure> {
     let remote = job.remote;
     let planned = make_plan(remote, &job.files, &job.delete, job.loaded.as_mut(), job.format).await?;
     let ended = |exit, plan, idle, calls| Ended { exit, plan, idle, calls };
-    let ServerPlan { plan, verdicts, bases, calls } = match planned {
+    let planned = match planned {
         Ok(planned) => planned,
         Err(exit) => return Ok(ended(exit, Plan::default(), false, 0)),
     };
+    if let Some(promise) = job.promise.filter(|promise| !promise.holds(&planned)) {
+        return Err(moved(&promise.plan, &planned.plan));
+    }
+    if job.run.parallelism.is_some() {
+        anstream::eprintln!(
+            "--parallelism has no effect on a server: its workers' --capacity says how much is done at once"
+        );
+    }
+    let ServerPlan { plan, verdicts, bases, calls } = planned;
     let people = matches!(job.format, Format::Table | Format::Wide);
     if people && (!plan.is_empty() || !job.delete.is_empty()) {
         anstream::eprint!("{}", plan_view::text(&plan, job.format == Format::Wide));
@@ -126,7 +138,9 @@ pub async fn carry_out(mut job: Job<'_>) -> Result<Ended, Failure> {
     let there = known_before(remote, &ids).await?;
     if !plan.is_empty() {
         let declared = job.loaded.as_ref().map(|loaded| loaded.manifests.as_slice()).unwrap_or_default();
-        confirm(&plan, job.confirm, |id| {
+        // A plan that was looked at and saved needs no second yes; what it takes away it said.
+        let seen = ConfirmArgs { yes: true, allow_replace: true };
+        confirm(&plan, if job.promise.is_some() { seen } else { job.confirm }, |id| {
             let protects = |value: Option<&str>| value == Some("true");
             let manifest =
                 there.get(id).and_then(|r| r.as_ref()).map(|r| Value::Object(convert::map(r.manifest.as_ref())));
@@ -148,6 +162,7 @@ pub async fn carry_out(mut job: Job<'_>) -> Result<Ended, Failure> {
         delete: job.delete.iter().map(convert::to_id).collect(),
         // Resources that were named are meant, each of them.
         retry: job.loaded.is_none() && !plan.is_empty(),
+        exact: job.promise.is_some(),
     };
     let answer = match remote.client.resources().apply(request.clone()).await {
         Ok(answer) => answer.into_inner(),

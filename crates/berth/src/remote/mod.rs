@@ -5,6 +5,7 @@ pub mod carry_out;
 pub mod convert;
 pub mod follow;
 pub mod heard;
+pub mod saved;
 
 pub use args::{Local, ServerArgs, Which};
 

@@ -21,7 +21,6 @@ fn every_command_works_the_same() {
     user.berth(&["get"]).ok().says("nothing is applied here");
     user.berth(&["validate", "-f", "dev.yaml"]).ok().says("valid");
     user.berth(&["plan", "-f", "dev.yaml", "--detailed-exitcode"]).exits(2).says("4 to create");
-    user.berth(&["plan", "-f", "dev.yaml", "--out", "x.plan"]).exits(1).says("cannot be saved").says("--local");
     user.berth(&["apply", "-f", "dev.yaml"]).exits(1).says("no terminal to ask on");
 
     user.berth(&["apply", "-f", "dev.yaml", "--yes"]).ok().says("4 resources Ready").says("berth kubeconfig");
@@ -195,4 +194,98 @@ fn events_are_followed_until_told_to_stop() {
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_saved_plan_is_carried_out_exactly_or_refused() {
+    let server = Server::start(&[]);
+    let user = server.admin();
+    user.write("dev.yaml", &dev());
+    user.berth(&["plan", "-f", "dev.yaml", "--out", "x.plan"]).ok().says("berth apply x.plan");
+    user.berth(&["apply", "x.plan", "--env", "dev"]).exits(1).says("carried out whole");
+    user.berth(&["apply", "x.plan", "--sandbox"]).exits(1).says("not by the embedded engine");
+    user.berth(&["apply", "x.plan", "--parallelism", "2"]).ok().says("4 resources Ready").says("--capacity");
+    user.berth(&["apply", "x.plan"]).exits(1).says("the world moved since this plan was made");
+
+    // Someone else changes another field: a merge would go well, and would not be what was shown.
+    user.write("dev.yaml", &dev().replace("nodeCount: 1", "nodeCount: 2"));
+    user.berth(&["plan", "-f", "dev.yaml", "--out", "x.plan"]).ok().says("to update");
+    let other = server.admin();
+    other.write("dev.yaml", &dev().replace("label: HTTPS", "label: Web"));
+    other.berth(&["apply", "-f", "dev.yaml", "--yes"]).ok();
+    user.berth(&["apply", "x.plan"]).exits(1).says("the world moved").says("nothing was changed");
+    user.berth(&["get", CLUSTER, "-o", "json"]).ok().says("\"nodeCount\": 1");
+    user.berth(&["plan", "-f", "dev.yaml", "--out", "x.plan"]).ok();
+    user.berth(&["apply", "x.plan"]).ok();
+    user.berth(&["get", CLUSTER, "-o", "json"]).ok().says("\"nodeCount\": 2");
+
+    // What takes something away was looked at, and needs no second word.
+    user.write("dev.yaml", &dev().replace("g4s.kube.medium", "g4s.kube.large").replace("nodeCount: 1", "nodeCount: 2"));
+    user.berth(&["plan", "-f", "dev.yaml", "--out", "x.plan"]).ok().says("replace");
+    user.berth(&["apply", "x.plan"]).ok();
+
+    user.berth(&["plan", "-f", "dev.yaml", "--sandbox", "--out", "y.plan"]).ok();
+    user.berth(&["apply", "y.plan"]).exits(1).says("planned by the embedded engine");
+    let elsewhere = Server::start(&[]).admin();
+    std::fs::copy(user.path().join("x.plan"), elsewhere.path().join("x.plan")).unwrap();
+    elsewhere.berth(&["apply", "x.plan"]).exits(1).says(&format!("was planned by {}", server.url));
+    let account = "apiVersion: byoc.berth.dev/v1\nkind: Account\nmetadata: {name: main}\n\
+                   spec: {provider: civo, civo: {token: {value: hush-hush-hush}}}\n";
+    user.write("account.yaml", account);
+    user.berth(&["plan", "-f", "account.yaml", "--out", "z.plan"]).exits(1).says("holds a secret");
+    assert!(!user.path().join("z.plan").exists());
+}
+
+/// A server that has lost its state finds everything again in the clouds.
+#[test]
+fn what_is_in_a_cloud_is_imported() {
+    let server = Server::start(&[]);
+    let user = server.admin();
+    user.write("dev.yaml", &dev());
+    user.berth(&["apply", "-f", "dev.yaml", "--yes"]).ok();
+    let outputs = user.berth(&["outputs", "CivoVpc/dev-net", "-o", "json"]).ok().json();
+    let object = outputs["network_id"].as_str().expect("an id").to_owned();
+    user.berth(&["import", "CivoVpc/again", &object]).exits(1).says("managed already, as CivoVpc/dev-net");
+    let folder = server.stop();
+    for name in ["state.db", "state.db-wal", "state.db-shm"] {
+        _ = std::fs::remove_file(folder.path().join("berth-server").join(name));
+    }
+    let server = Server::start_in(folder, &[]);
+    let user = server.admin();
+    user.berth(&["get"]).ok().says("nothing is applied here");
+    user.berth(&["import", "CivoVpc/net", "no-such-id"]).exits(1).says("no-such-id");
+    user.berth(&["import", "CivoVpc/net", &object])
+        .ok()
+        .says("civovpc-net.yaml")
+        .says("nothing in the cloud was changed");
+    user.berth(&["plan", "-f", "civovpc-net.yaml", "--detailed-exitcode"]).ok().says("1 unchanged");
+    user.berth(&["import", "CivoVpc/net", &object]).exits(1).says("exists already");
+    user.berth(&["import", "--all", "--provider", "civo", "--out", "found"]).ok().says("imported");
+    user.berth(&["plan", "-f", "found", "--detailed-exitcode"]).ok().says("unchanged");
+    user.berth(&["get", "civokubernetescluster"]).ok().says("dev");
+    user.berth(&["audit", "--action", "import"]).ok().says("CivoVpc/net");
+}
+
+#[test]
+fn a_lost_token_is_replaced_by_whoever_holds_database_and_key() {
+    let server = Server::start(&[]);
+    let folder = server.stop();
+    let user = User::new();
+    let state = folder.path().join("berth-server/state.db");
+    let db = format!("sqlite:{}", state.display());
+    user.berth(&["token", "recover"]).exits(1).says("which database?");
+    user.berth(&["key", "new", "--key-file", "other"]).ok();
+    user.berth(&["token", "recover", "--db", &db, "--key-file", "other"]).exits(1).says("key");
+    std::fs::remove_file(folder.path().join("berth-server/admin.token")).unwrap();
+    user.berth(&["token", "recover", "--db", &db, "--out", "new.token", "--expires", "1h"])
+        .ok()
+        .says("recovered-admin");
+    let server = Server::start_in(folder, &[]);
+    let held = user.berth(&["token", "recover", "--db", &db]).exits(1);
+    assert!(held.stderr.contains("berth server") || held.stderr.contains("in use"), "{held:?}");
+    let ca = server.path().join("berth-server/ca.pem");
+    user.berth(&["login", &server.url, "--ca", ca.to_str().unwrap(), "--token-file", "new.token"]).ok().says("admin");
+    user.berth(&["audit"]).ok().says("recover token").says("database");
+    user.berth(&["audit", "verify"]).ok().says("whole");
+    user.berth(&["token", "list"]).ok().says("recovered-admin");
 }

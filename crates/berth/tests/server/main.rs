@@ -13,4 +13,5 @@ mod quickstart;
 mod search;
 mod secrets;
 mod traces;
+mod watch;
 mod work;

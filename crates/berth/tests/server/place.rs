@@ -4,7 +4,7 @@ use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -12,7 +12,7 @@ const STARTS_WITHIN: Duration = Duration::from_secs(60);
 
 pub struct Server {
     child: Child,
-    dir: TempDir,
+    dir: Arc<TempDir>,
     pub url: String,
     login: Vec<String>,
 }
@@ -36,7 +36,11 @@ fn berth(folder: &Path, args: &[&str]) -> Command {
 
 impl Server {
     pub fn start(more: &[&str]) -> Self {
-        let dir = tempfile::tempdir().expect("a folder");
+        Self::start_in(Arc::new(tempfile::tempdir().expect("a folder")), more)
+    }
+
+    /// Where one was before, or another's clouds are.
+    pub fn start_in(dir: Arc<TempDir>, more: &[&str]) -> Self {
         let mut args = vec!["server", "--sandbox", "--speed", "max", "--listen", "127.0.0.1:0"];
         args.extend(more);
         let mut command = berth(dir.path(), &args);
@@ -60,6 +64,14 @@ impl Server {
 
     pub fn path(&self) -> &Path {
         self.dir.path()
+    }
+
+    /// Lets it end in order. Its folder stays.
+    pub fn stop(mut self) -> Arc<TempDir> {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it runs");
+        assert_eq!(self.child.wait().expect("it ends").code(), Some(0));
+        self.dir.clone()
     }
 
     /// Someone who is logged in as the first admin.

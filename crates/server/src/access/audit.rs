@@ -79,6 +79,8 @@ pub fn note(action: &str, target: impl Into<String>, detail: impl Into<String>) 
 fn named(kind: &str, name: &str, org: &str, env: &str) -> String {
     match (org, env) {
         ("", "") => format!("{kind}/{name}"),
+        ("", env) => format!("{kind}/{name} (env {env})"),
+        (org, "") => format!("{kind}/{name} (org {org})"),
         (org, env) => format!("{kind}/{name} ({org}/{env})"),
     }
 }

@@ -204,6 +204,19 @@ pub async fn keep_first_token(control: &Control, secret: &SecretString) -> Resul
     }
 }
 
+/// A new admin's token for whoever holds the database and its key: where every other was lost. It is written down as what
+/// it is.
+pub async fn recover_token(control: &Control, name: String, seconds: i64) -> Result<(SecretString, pb::Token), Fault> {
+    check_name(&name)?;
+    let now = Timestamp::now();
+    let expires_at = after(now, seconds)?;
+    let (secret, new) = new_token(name, Role::Admin, String::new(), String::new(), expires_at)?;
+    let detail = format!("role admin, for {}, until {expires_at}, by the database and its key", scope("", ""));
+    let note = note("recover token", format!("token {} ({})", new.name, new.id), detail);
+    let row = control.create_token(new, &berth_store::Actor::new("database"), note, now).await?;
+    Ok((secret, shown(&row)))
+}
+
 fn after(now: Timestamp, seconds: i64) -> Result<Timestamp, Fault> {
     now.checked_add(SignedDuration::from_secs(seconds))
         .map_err(|_| Fault::new(Code::Internal, "the clock shows no usable time"))

@@ -70,7 +70,7 @@ impl Front {
         let certified = request.extensions().get::<Peer>().is_some_and(|peer| peer.certified);
         (needs && !certified).then(|| {
             Fault::new(Code::Unauthenticated, "workers have to show a certificate here")
-                .help("start the worker with --client-cert and --client-key")
+                .help("start the worker with --cert and --key")
         })
     }
 

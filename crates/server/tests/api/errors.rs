@@ -155,5 +155,16 @@ async fn two_changes_at_once_are_merged_or_told() {
         "{answer:#}"
     );
     assert!(conflict["by"].as_str().is_some_and(|by| !by.is_empty()), "{answer:#}");
+    // Whoever carries out what they saw wants no merge.
+    let exact = |labels: &str, bases: serde_json::Value| {
+        let files = json!([{"name": "a.yaml", "text": manifest(labels, "10.1.0.0/24")}]);
+        world.post("/v1/resources", json!({"files": files, "bases": bases, "exact": true}))
+    };
+    let base = |generation: i64| json!([{"id": {"kind": "CivoVpc", "name": "net"}, "generation": generation}]);
+    let (status, answer) = exact("b: new, a: y", base(2)).await;
+    is_problem(status, &answer, "conflict");
+    let (status, answer) = exact("b: new, a: y", json!([])).await;
+    is_problem(status, &answer, "invalid-argument");
+    assert_eq!(exact("b: new, a: y", base(3)).await.0, 200);
     world.stop().await;
 }

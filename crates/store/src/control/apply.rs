@@ -328,7 +328,7 @@ async fn apply_round(ops: &[&ApplyOp], round: &[usize], answers: &mut Answers, t
         let mut row = row_of(op, wanted);
         let (result, generation) = match stored.remove(&n) {
             None => {
-                tx.event(id, "created", &by(&op.actor), "", op.now);
+                tx.event(id, "created", by(&op.actor).trim_start(), "", op.now);
                 creates.push(row);
                 (AppliedResult::Created, 1)
             }

@@ -24,7 +24,7 @@ use std::time::Duration;
 const TRIES: usize = 5;
 
 pub async fn apply(shared: &Shared, caller: &Principal, request: pb::ApplyRequest) -> Result<pb::ApplyResponse, Fault> {
-    let pb::ApplyRequest { files, bases, allow_replace, allow_data_loss, dry_run, delete, retry } = request;
+    let pb::ApplyRequest { files, bases, allow_replace, allow_data_loss, dry_run, delete, retry, exact } = request;
     for (field, count) in [("bases", bases.len()), ("delete", delete.len())] {
         if count > MANIFESTS_MAX {
             return Err(argument(field, &format!("there are at most {MANIFESTS_MAX}")));
@@ -49,7 +49,10 @@ pub async fn apply(shared: &Shared, caller: &Principal, request: pb::ApplyReques
     if let Some(id) = delete.iter().find(|id| both.contains(id)) {
         return Err(argument("delete", &format!("{id} is both declared and to be deleted")));
     }
-    let allow = Allow { replace: allow_replace, data_loss: allow_data_loss };
+    if exact && let Some(missing) = manifests.iter().find(|manifest| !known.contains_key(&manifest.id)) {
+        return Err(argument("bases", &format!("{} has none, and `exact` needs one of each", missing.id)));
+    }
+    let allow = Allow { replace: allow_replace, data_loss: allow_data_loss, exact };
     let mut tries = 0;
     let done = loop {
         tries += 1;
@@ -82,15 +85,17 @@ pub async fn apply(shared: &Shared, caller: &Principal, request: pb::ApplyReques
 
 /// What is to be stored for resources that must not exist yet.
 pub async fn desired_new(shared: &Shared, manifests: &[Manifest]) -> Result<Vec<Desired>, Fault> {
-    let mut desired = desired(shared, manifests, &HashMap::new(), Allow { replace: false, data_loss: false }).await?;
+    let mut desired = desired(shared, manifests, &HashMap::new(), Allow::default()).await?;
     desired.iter_mut().for_each(|one| one.expect = Some(0));
     Ok(desired)
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Allow {
     replace: bool,
     data_loss: bool,
+    /// Nothing but what was seen: others' changes are not kept beside it.
+    exact: bool,
 }
 
 fn read_bases(bases: Vec<pb::Base>) -> Result<HashMap<ResourceId, i64>, Fault> {
@@ -118,7 +123,7 @@ async fn desired(
     if !bases.is_empty() {
         for (index, manifest) in manifests.iter().enumerate() {
             if let Some(base) = bases.get(&manifest.id) {
-                match merge_one(shared, manifest, *base).await? {
+                match merge_one(shared, manifest, *base, allow.exact).await? {
                     Ok(one) => {
                         merged.insert(index, one);
                     }
@@ -224,7 +229,7 @@ fn drift_every(manifest: &Manifest, environments: &[Environment], now: Timestamp
 type Merged = Result<(Manifest, i64), Vec<pb::Conflict>>;
 
 /// The manifest to store for one that was changed from generation `base` on, and the generation that it replaces.
-async fn merge_one(shared: &Shared, manifest: &Manifest, base: i64) -> Result<Merged, Fault> {
+async fn merge_one(shared: &Shared, manifest: &Manifest, base: i64, exact: bool) -> Result<Merged, Fault> {
     let stored = shared.control.store().resource(&manifest.id).await?;
     let conflict = |generation: i64, by: &str| pb::Conflict {
         id: Some(convert::id(&manifest.id)),
@@ -240,7 +245,7 @@ async fn merge_one(shared: &Shared, manifest: &Manifest, base: i64) -> Result<Me
         return Ok(Ok((manifest.clone(), base)));
     }
     let by = applied_by(shared, &stored).await?;
-    let revision = if base == 0 { None } else { shared.control.revision(&manifest.id, base).await? };
+    let revision = if base == 0 || exact { None } else { shared.control.revision(&manifest.id, base).await? };
     let Some(revision) = revision else { return Ok(Err(vec![conflict(stored.generation, &by)])) };
     let store = shared.control.store();
     let (old, theirs) = (store.unseal_revision(&revision)?, store.unseal(&stored)?);

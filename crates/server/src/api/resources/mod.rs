@@ -90,8 +90,14 @@ impl Resources for Service {
         caller.require(Role::Operator, &id)?;
         self.find(&caller, &id).await?;
         let ids = if cascade { self.with_children(&id).await? } else { vec![id.clone()] };
-        for id in &ids {
-            caller.require(Role::Operator, id)?;
+        for child in &ids {
+            // Its name is not theirs to know.
+            if !caller.may_see(child) {
+                let why = format!("something that {} may not change refers to {id}", caller.actor.name);
+                let help = format!("this token is for {}", caller.scope());
+                return Err(Fault::new(crate::fault::Code::Denied, why).help(help).into());
+            }
+            caller.require(Role::Operator, child)?;
         }
         let note = audit::note("delete", audit::targets(&ids), "");
         let shared = &self.0;
