@@ -7,6 +7,10 @@ use std::time::Duration;
 pub const BODY_BYTES_MAX: usize = 32 << 20;
 /// What someone without a token may send: an identity provider's token is a few kilobytes.
 pub const PUBLIC_BYTES_MAX: usize = 256 << 10;
+/// Calls of them that are worked on at once, apart from everyone else's: whoever sends slowly keeps only their like out.
+pub const PUBLIC_CALLS_MAX: usize = 128;
+/// And for how long.
+pub const PUBLIC_WITHIN: Duration = Duration::from_secs(20);
 /// One gRPC message that is sent.
 pub const ANSWER_BYTES_MAX: usize = 128 << 20;
 /// All headers of one request.

@@ -16,7 +16,8 @@ const SECRET_FILE_BYTES: u64 = 64 << 10;
 /// Back up a state, while a server runs
 #[derive(clap::Args, Debug)]
 #[command(
-    before_help = "Examples:\n  berth backup --out berth.age --recipient age1…\n  berth backup --db sqlite:berth-server/state.db --out b.age --passphrase-file p.txt"
+    before_help = "Examples:\n  berth backup --out berth.age --recipient age1…\n  berth backup --db sqlite:berth-server/state.db --out b.age --passphrase-file p.txt",
+    group(clap::ArgGroup::new("opens").args(["recipient", "passphrase_file"]).required(true))
 )]
 pub struct Args {
     #[command(flatten)]
@@ -25,7 +26,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
     /// Public key of whoever may open it, as age-keygen prints it; several may be given
-    #[arg(long, value_name = "AGE1…", required_unless_present = "passphrase_file", conflicts_with = "passphrase_file")]
+    #[arg(long, value_name = "AGE1…")]
     recipient: Vec<String>,
     /// File whose first line opens it
     #[arg(long, value_name = "FILE")]

@@ -157,7 +157,7 @@ pub async fn compare(remote: &Remote, request: pb::DriftRequest) -> Result<pb::D
     let mut request = tonic::Request::new(request);
     request.set_timeout(CLOUDS_WITHIN);
     let mut resources = remote.client.resources();
-    let answer = progress::patiently("the server is reading the clouds", resources.drift(request)).await;
+    let answer = remote.by_worker(resources.drift(request)).await;
     Ok(answer.map_err(|status| remote.fail(&status))?.into_inner())
 }
 

@@ -7,7 +7,6 @@ use crate::contexts::Target;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Format, OutputArgs};
 use crate::plan_view;
-use crate::progress;
 use crate::remote::carry_out::tell;
 use crate::remote::follow::{Goal, follow};
 use crate::remote::{CLOUDS_WITHIN, Remote, Which, convert};
@@ -114,7 +113,7 @@ async fn on_server(args: &Args, target: Target, address: Option<Address>) -> Out
     });
     request.set_timeout(CLOUDS_WITHIN);
     let mut resources = remote.client.resources();
-    let answer = progress::patiently("the server is reading the cloud", resources.import(request)).await;
+    let answer = remote.by_worker(resources.import(request)).await;
     let imported = answer.map_err(|status| remote.fail(&status))?.into_inner().resources;
     let format = args.output.output;
     let people = matches!(format, Format::Table | Format::Wide);

@@ -16,7 +16,8 @@ use std::path::PathBuf;
 /// Restore a backup into a new database, of the same kind or the other
 #[derive(clap::Args, Debug)]
 #[command(
-    before_help = "Examples:\n  berth restore berth.age --db sqlite:new/state.db --identity me.txt\n  berth restore berth.age --db postgres://berth@db/berth --passphrase-file p.txt"
+    before_help = "Examples:\n  berth restore berth.age --db sqlite:new/state.db --identity me.txt\n  berth restore berth.age --db postgres://berth@db/berth --passphrase-file p.txt",
+    group(clap::ArgGroup::new("opens").args(["identity", "passphrase_file"]).required(true))
 )]
 pub struct Args {
     /// The backup
@@ -25,7 +26,7 @@ pub struct Args {
     #[command(flatten)]
     database: DatabaseArgs,
     /// File with the secret key of age's that opens it
-    #[arg(long, value_name = "FILE", required_unless_present = "passphrase_file", conflicts_with = "passphrase_file")]
+    #[arg(long, value_name = "FILE")]
     identity: Option<PathBuf>,
     /// File whose first line opens it
     #[arg(long, value_name = "FILE")]

@@ -10,7 +10,7 @@ use crate::manifests::Loaded;
 use crate::output::Format;
 use crate::terminal::harmless_line;
 use crate::workspace::WorkspaceArgs;
-use crate::{plan_view, progress, stored};
+use crate::{plan_view, stored};
 use berth_engine::{Action, Plan, Report};
 use berth_model::ResourceId;
 use berth_server::{Fault, pb};
@@ -75,7 +75,7 @@ pub async fn make_plan(
     let mut request = Request::new(pb::PlanRequest { files: files.to_vec(), delete });
     request.set_timeout(CLOUDS_WITHIN);
     let mut resources = remote.client.resources();
-    let answer = match progress::patiently("the server is reading the clouds", resources.plan(request)).await {
+    let answer = match remote.by_worker(resources.plan(request)).await {
         Ok(answer) => answer.into_inner(),
         Err(status) => return refused(remote.fault(&status), loaded, format).map(Err),
     };

@@ -11,6 +11,7 @@ pub use args::{Local, ServerArgs, Which};
 
 use crate::contexts::Target;
 use crate::failure::Failure;
+use crate::progress;
 use berth_engine::unit::UnitState;
 use berth_model::ResourceId;
 use berth_server::client::Client;
@@ -19,6 +20,7 @@ use berth_store::{Filter, HistoryLine, StoredResource};
 use futures::{StreamExt, TryStreamExt};
 use secrecy::SecretString;
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 use tonic::{Request, Status};
@@ -27,6 +29,9 @@ use tonic::{Request, Status};
 pub const PAGE: u32 = 1000;
 /// For calls that read clouds before they answer.
 pub const CLOUDS_WITHIN: Duration = Duration::from_secs(600);
+/// A task that nobody took for so long makes one wonder whether there is a worker: one that was seen in this many seconds.
+const WORKER_WITHIN: Duration = Duration::from_secs(4);
+const SEEN_WITHIN: i64 = 60;
 /// Calls under way at once, where many are needed.
 const AT_ONCE: usize = 8;
 
@@ -54,6 +59,33 @@ impl Remote {
             "" => self.url().to_owned(),
             name => format!("{} (context {name})", self.url()),
         }
+    }
+
+    /// Waits for what a worker is asked for. Where there is none, nothing would ever come: that is said soon.
+    pub async fn by_worker<T>(&self, work: impl Future<Output = T>) -> T {
+        let look = async {
+            tokio::time::sleep(WORKER_WITHIN).await;
+            if self.has_no_worker().await {
+                anstream::eprintln!(
+                    "no worker is running: {} waits for one. Start it with `berth worker`, or the server without --no-worker",
+                    self.url()
+                );
+            }
+            std::future::pending::<Infallible>().await
+        };
+        tokio::select! {
+            done = progress::patiently("the server is reading the clouds", work) => done,
+            never = look => match never {},
+        }
+    }
+
+    async fn has_no_worker(&self) -> bool {
+        let now = jiff::Timestamp::now();
+        let lately = |worker: &pb::Worker| {
+            convert::maybe_time(&worker.seen_at).is_some_and(|at| now.duration_since(at).as_secs() < SEEN_WITHIN)
+        };
+        let answer = self.client.tasks().workers(pb::ListWorkersRequest {}).await;
+        answer.is_ok_and(|answer| !answer.into_inner().workers.iter().any(lately))
     }
 
     pub fn fail(&self, status: &Status) -> Failure {

@@ -289,3 +289,19 @@ fn a_lost_token_is_replaced_by_whoever_holds_database_and_key() {
     user.berth(&["audit", "verify"]).ok().says("whole");
     user.berth(&["token", "list"]).ok().says("recovered-admin");
 }
+
+#[test]
+fn a_plan_without_a_worker_says_what_it_waits_for() {
+    let server = Server::without_worker();
+    let user = server.admin();
+    user.write("dev.yaml", &dev());
+    let log = std::fs::File::create(user.path().join("plan.log")).unwrap();
+    let mut child = user.command(&["plan", "-f", "dev.yaml"]).stdin(Stdio::null()).stderr(log).spawn().unwrap();
+    let until = Instant::now() + Duration::from_secs(30);
+    while !std::fs::read_to_string(user.path().join("plan.log")).unwrap().contains("no worker is running") {
+        assert!(Instant::now() < until);
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+}

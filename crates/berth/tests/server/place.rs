@@ -41,7 +41,17 @@ impl Server {
 
     /// Where one was before, or another's clouds are.
     pub fn start_in(dir: Arc<TempDir>, more: &[&str]) -> Self {
-        let mut args = vec!["server", "--sandbox", "--speed", "max", "--listen", "127.0.0.1:0"];
+        let mut args = vec!["--sandbox", "--speed", "max"];
+        args.extend(more);
+        Self::run(dir, &args)
+    }
+
+    pub fn without_worker() -> Self {
+        Self::run(Arc::new(tempfile::tempdir().expect("a folder")), &["--no-worker"])
+    }
+
+    fn run(dir: Arc<TempDir>, more: &[&str]) -> Self {
+        let mut args = vec!["server", "--listen", "127.0.0.1:0"];
         args.extend(more);
         let mut command = berth(dir.path(), &args);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().expect("the server starts");

@@ -1,9 +1,9 @@
 //! Where every request comes in: gRPC and REST by the same port, within the limits, counted, and traced.
 
 use crate::api::Shared;
-use crate::api::methods::{Method, methods};
+use crate::api::methods::{Access, Method, methods};
 use crate::fault::{Code, Fault};
-use crate::limits::{ANSWER_WITHIN, TARGET_BYTES_MAX, WORK_WITHIN};
+use crate::limits::{ANSWER_WITHIN, PUBLIC_CALLS_MAX, PUBLIC_WITHIN, TARGET_BYTES_MAX, WORK_WITHIN};
 use crate::metrics::Metrics;
 use crate::rest::problem::HttpOnly;
 use crate::rest::{Gateway, openapi, problem};
@@ -29,19 +29,26 @@ pub struct Front {
     inside: Router,
     gateway: Gateway,
     room: Semaphore,
+    /// For whoever has no token.
+    hall: Semaphore,
     openapi: OnceLock<Bytes>,
 }
 
 impl Front {
     pub fn new(shared: Arc<Shared>, inside: Router, gateway: Gateway) -> Self {
         let room = Semaphore::new(shared.config.limits.requests);
-        Self { shared, inside, gateway, room, openapi: OnceLock::new() }
+        let hall = Semaphore::new(PUBLIC_CALLS_MAX);
+        Self { shared, inside, gateway, room, hall, openapi: OnceLock::new() }
+    }
+
+    fn room(&self, method: Option<&Method>) -> &Semaphore {
+        if method.is_some_and(is_public) { &self.hall } else { &self.room }
     }
 
     async fn grpc(&self, request: Request<Body>, method: Option<&'static Method>) -> Response<Body> {
         let within = allowed(method, request.headers());
         let streams = method.is_some_and(waits);
-        let _place = match self.room.try_acquire() {
+        let _place = match self.room(method).try_acquire() {
             Ok(place) => Some(place).filter(|_| !streams),
             Err(_) if streams => None,
             Err(_) => return self.refuse_grpc(full()),
@@ -65,8 +72,8 @@ impl Front {
 
     /// Where an authority for clients is set, workers have to show a certificate of it.
     fn uncertified(&self, method: Option<&Method>, request: &Request<Body>) -> Option<Fault> {
-        let needs = self.shared.config.client_ca.is_some()
-            && method.is_some_and(|method| method.access == crate::api::methods::Access::Worker);
+        let needs =
+            self.shared.config.client_ca.is_some() && method.is_some_and(|method| method.access == Access::Worker);
         let certified = request.extensions().get::<Peer>().is_some_and(|peer| peer.certified);
         (needs && !certified).then(|| {
             Fault::new(Code::Unauthenticated, "workers have to show a certificate here")
@@ -85,7 +92,7 @@ impl Front {
         }
         let label = method.map_or("other", |method| method.label.as_str());
         let instance = path.to_owned();
-        let Ok(_place) = self.room.try_acquire() else {
+        let Ok(_place) = self.room(method).try_acquire() else {
             self.shared.metrics.turned_away.inc();
             return (self.gateway.problem(&full(), &instance), label);
         };
@@ -188,6 +195,10 @@ impl Drop for InFlight<'_> {
     }
 }
 
+fn is_public(method: &Method) -> bool {
+    method.access == Access::Public
+}
+
 /// Methods whose answer may be long in coming without anything being worked on.
 fn waits(method: &Method) -> bool {
     method.streams || method.label == "WorkerService.Lease"
@@ -198,7 +209,11 @@ fn allowed(method: Option<&Method>, headers: &HeaderMap) -> Duration {
     let works = method.is_some_and(|method| {
         matches!(method.label.as_str(), "Resources.Plan" | "Resources.Import" | "Resources.Drift")
     });
-    let most = if works { WORK_WITHIN } else { ANSWER_WITHIN };
+    let most = match method {
+        _ if works => WORK_WITHIN,
+        Some(method) if is_public(method) => PUBLIC_WITHIN,
+        _ => ANSWER_WITHIN,
+    };
     let asked = headers.get("grpc-timeout").and_then(|value| grpc_timeout(value.to_str().ok()?));
     asked.map_or(most, |asked| asked.min(most))
 }
@@ -294,5 +309,6 @@ mod tests {
         }
         headers.clear();
         assert_eq!(allowed(methods().at("/berth.api.v1.Resources/Plan"), &headers), WORK_WITHIN);
+        assert_eq!(allowed(methods().at("/berth.api.v1.Access/Login"), &headers), PUBLIC_WITHIN);
     }
 }

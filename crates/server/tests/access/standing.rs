@@ -177,3 +177,35 @@ async fn one_token_follows_events_a_limited_number_of_times() {
     }
     server.stop().await;
 }
+
+/// Whoever sends a login slowly, and often, keeps nobody with a token out.
+#[tokio::test]
+async fn slow_strangers_keep_only_strangers_out() {
+    let server = Server::with(|config| config.limits.requests = 64).await;
+    let (good, _) = server.make("good", Role::Viewer, "", "", 3600).await;
+    let url = format!("{}/v1/login", server.running.url());
+    let mut slow = Vec::new();
+    for _ in 0..128 {
+        // A body that never ends.
+        let (keep, body) = tokio::sync::mpsc::channel::<Result<bytes::Bytes, std::io::Error>>(1);
+        let stream = tokio_stream::wrappers::ReceiverStream::new(body);
+        let body = reqwest::Body::wrap(http_body_util::StreamBody::new(futures::StreamExt::map(stream, |part| {
+            part.map(hyper::body::Frame::data)
+        })));
+        let sent = server.http.post(&url).header("content-type", "application/json").body(body).send();
+        slow.push((keep, tokio::spawn(sent)));
+    }
+    let began = Instant::now();
+    loop {
+        let refused = server.http.get(&url).send().await.unwrap().status() == 503;
+        let answer = server.call(Protocol::Rest, "Access.WhoAmI", &json!({}), Some(&good)).await.unwrap();
+        assert_eq!(answer.code, "ok", "{answer:?}");
+        if refused {
+            break;
+        }
+        assert!(began.elapsed() < SOON, "strangers have a limit");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    slow.clear();
+    server.stop().await;
+}
