@@ -95,14 +95,20 @@ impl Names {
 
     pub fn name(&self, id: &ResourceId) -> String {
         let name = id.to_string();
-        if !self.twice.contains(&name) {
-            return name;
+        match self.twice.contains(&name) {
+            false => name,
+            true if id.org.is_empty() && id.env.is_empty() => format!("{name} (no env)"),
+            true => placed(id),
         }
-        match (id.org.as_str(), id.env.as_str()) {
-            ("", "") => format!("{name} (no env)"),
-            ("", place) | (place, "") => format!("{name} ({place})"),
-            (org, env) => format!("{name} ({org}, {env})"),
-        }
+    }
+}
+
+/// A resource with its org and env, for lists of many that come and go.
+pub fn placed(id: &ResourceId) -> String {
+    match (id.org.as_str(), id.env.as_str()) {
+        ("", "") => id.to_string(),
+        ("", place) | (place, "") => format!("{id} ({place})"),
+        (org, env) => format!("{id} ({org}, {env})"),
     }
 }
 

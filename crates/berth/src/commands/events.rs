@@ -150,7 +150,10 @@ fn print(event: &pb::Event, format: Format) -> Result<(), Failure> {
     match format {
         Format::Json => output::print(&format!("{}\n", as_json(event))),
         Format::Yaml => output::print(&format!("---\n{}", crate::yaml::to_yaml(&as_json(event)))),
-        Format::Name => output::print(&format!("{}\n", harmless_line(&resource(event)))),
+        Format::Name => {
+            let id = convert::id_of(event.resource.as_ref());
+            output::print(&format!("{}\n", harmless_line(&id.to_string())))
+        }
         Format::Table | Format::Wide => {
             let at = stored::time(convert::time(&event.at));
             let line = format!("{:>6}  {at}  {}  {}", event.id, resource(event), what(event));
@@ -161,7 +164,7 @@ fn print(event: &pb::Event, format: Format) -> Result<(), Failure> {
 
 fn resource(event: &pb::Event) -> String {
     match event.resource.as_ref().filter(|id| !id.kind.is_empty()) {
-        Some(id) => convert::id_of(Some(id)).to_string(),
+        Some(id) => crate::address::placed(&convert::id_of(Some(id))),
         None => "-".into(),
     }
 }

@@ -95,6 +95,11 @@ fn has_labels(stored: &StoredResource, wanted: &[(String, String)]) -> Result<bo
 
 fn table(found: &[StoredResource], wide: bool) -> String {
     let mut columns = vec!["KIND", "NAME", "ENV", "READY", "VERSION", "NODES", "AGE", "DRIFT"];
+    // Where there are several, a name alone does not say which.
+    let orgs = !wide && found.iter().any(|one| one.id.org != found[0].id.org);
+    if orgs {
+        columns.insert(2, "ORG");
+    }
     if wide {
         columns.extend(["ORG", "REGION", "ENDPOINT", "GATE", "FILE", "MESSAGE"]);
     }
@@ -118,6 +123,9 @@ fn table(found: &[StoredResource], wide: bool) -> String {
                 phase => cut(phase),
             },
         ];
+        if orgs {
+            row.insert(2, or_dash(&id.org));
+        }
         if wide {
             let endpoint = one.status.outputs.get("api_server_endpoint").map(stored::value_text).unwrap_or_default();
             row.extend([or_dash(&id.org), fact(one, "region"), or_dash(&endpoint), fact(one, "gate")]);

@@ -236,7 +236,7 @@ fn cut(text: &str) -> String {
 /// What a task is about.
 pub fn about(task: &pb::Task) -> String {
     match task.resource.as_ref().filter(|id| !id.kind.is_empty()) {
-        Some(id) => convert::id_of(Some(id)).to_string(),
+        Some(id) => crate::address::placed(&convert::id_of(Some(id))),
         None if task.resources > 0 => crate::diagnostics::count(task.resources as usize, "resource"),
         None => "-".into(),
     }

@@ -305,3 +305,37 @@ fn a_plan_without_a_worker_says_what_it_waits_for() {
     child.kill().unwrap();
     child.wait().unwrap();
 }
+
+#[test]
+fn whoever_logs_out_ends_no_token_that_others_use() {
+    let server = Server::start(&[]);
+    let user = server.admin();
+    user.berth(&["token", "create", "ci", "--role", "viewer", "--out", "ci.token"]).ok();
+    let ca = server.path().join("berth-server/ca.pem");
+    let login = ["login", &server.url, "--ca", ca.to_str().unwrap(), "--token-file", "ci.token", "--name", "ci"];
+    user.berth(&login).ok();
+    user.berth(&["logout"]).ok().says("the token ci is forgotten here and valid until");
+    user.berth(&["get"]).exits(1).says("berth login");
+    user.berth(&login).ok();
+    user.berth(&["logout", "--revoke"]).ok().says("logged out");
+    user.berth(&login).exits(1).says("not valid");
+}
+
+#[test]
+fn the_same_name_in_two_orgs_is_told_apart() {
+    let server = Server::start(&[]);
+    let user = server.admin();
+    for org in ["bank", "shop"] {
+        let text = format!(
+            "apiVersion: civo.berth.dev/v1\nkind: CivoVpc\nmetadata: {{name: net, org: {org}, env: dev}}\n\
+             spec: {{networkName: {org}-net, region: fra1}}\n"
+        );
+        user.write(&format!("{org}.yaml"), &text);
+        user.berth(&["apply", "-f", &format!("{org}.yaml"), "--yes"]).ok();
+    }
+    user.berth(&["get"]).ok().says("ORG").says("bank").says("shop");
+    user.berth(&["describe", "CivoVpc/net"]).exits(1).says("--org");
+    user.berth(&["describe", "CivoVpc/net", "--org", "shop"]).ok().says("shop-net");
+    user.berth(&["tasks"]).ok().says("CivoVpc/net (bank, dev)");
+    user.berth(&["events"]).ok().says("CivoVpc/net (shop, dev)");
+}

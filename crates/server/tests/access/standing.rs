@@ -209,3 +209,15 @@ async fn slow_strangers_keep_only_strangers_out() {
     slow.clear();
     server.stop().await;
 }
+
+#[tokio::test]
+async fn strangers_do_not_fill_the_audit_log() {
+    let server = Server::with(|config| config.limits.failed_attempts = 5).await;
+    for _ in 0..30 {
+        let answer = server.call(Protocol::Grpc, "Access.Login", &json!({"idToken": "x"}), None).await.unwrap();
+        assert!(["refused", "too-many"].contains(&answer.code.as_str()), "{answer:?}");
+    }
+    let written = audited(&server).await.into_iter().filter(|entry| entry.action == "login").count();
+    assert!((5..15).contains(&written), "{written}");
+    server.stop().await;
+}
