@@ -149,6 +149,12 @@ impl From<ControlError> for Fault {
             ControlError::Store(error) => error.into(),
             ControlError::NotFound(_) => Fault::new(Code::NotFound, message),
             ControlError::Refused(_) => Fault::new(Code::Refused, message),
+            ControlError::Going { .. } => {
+                Fault::new(Code::Refused, message).help("wait until it is gone, or apply both together to keep it")
+            }
+            ControlError::InUse { .. } => {
+                Fault::new(Code::Refused, message).help("delete that one first, or add --cascade to delete it too")
+            }
             ControlError::Fenced => Fault::new(Code::Conflict, message),
             ControlError::Conflict { .. } => Fault::new(Code::Conflict, message)
                 .help("someone else changed it meanwhile: look at what is stored, then apply again"),

@@ -12,8 +12,8 @@ use serde_json::Value;
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// Longest time for all policies of one plan together.
-const JUDGING: Duration = Duration::from_secs(10);
+/// Longest time for all policies of one plan together; a worker waits a little longer for its answer.
+const JUDGING: Duration = Duration::from_secs(5);
 
 /// A stored manifest as policies may see it.
 pub fn shown(manifest: &Value, id: &ResourceId) -> Result<Value, Fault> {

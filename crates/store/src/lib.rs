@@ -40,7 +40,7 @@ pub use keyring::{KEYS_MAX, KeyRing};
 pub use location::Location;
 pub use lock::Holder;
 pub use place::default_path;
-pub use rotate::{RotateProgress, Rotated};
+pub use rotate::{RotateFrom, RotateProgress, RotateStep, Rotated};
 pub use rows::{Entries, Event, Filter, HistoryChange, HistoryLine, JournalEntry, Source, StoredResource};
 pub use run::{NewResource, Run};
 pub use seal::PREFIX as SEALED_PREFIX;

@@ -9,6 +9,7 @@ use crate::seal::{key_of, open_with, rewrap};
 use crate::sealed_columns::{Cell, SEALED_COLUMNS, Sealed, SealedColumn};
 use crate::sql;
 use crate::store::Store;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -20,6 +21,10 @@ const PASSES_MAX: u32 = 10;
 const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
 /// Until every server that shares the ring's file has looked at it again.
 const RING_SEEN_WITHIN: Duration = Duration::from_millis(1500);
+/// Rows that no state has.
+const COUNT_MAX: u64 = 1 << 60;
+/// One part of a rotation that nobody waits for.
+const LONG: Duration = Duration::from_secs(3600);
 
 /// How far a rotation is.
 #[derive(Clone, Debug)]
@@ -52,76 +57,101 @@ impl Store {
     /// Reads the key ring again, and seals everything with its first key. Servers may run and write meanwhile; if it ends
     /// early, however, it can be begun again.
     pub async fn rotate(&self, mut progress: impl FnMut(RotateProgress) + Send) -> Result<Rotated, StoreError> {
-        let ring = self.sealer().keys().fresh()?;
-        let mut connection = Connection::open(self.location()).await?;
-        let mut total = RotateProgress { pass: 1, place: "", looked_at: 0, resealed: 0 };
-        let mut waited = ring.ids().len() == 1;
+        let mut from = RotateFrom::default();
         loop {
-            total.looked_at = 0;
-            let mut left = Left::default();
-            for column in SEALED_COLUMNS {
-                total.place = column.name;
-                self.rotate_column(&mut connection, column, &ring, &mut total, &mut left, &mut progress).await?;
+            match self.rotate_on(from, LONG, &mut progress).await? {
+                RotateStep::Done(done) => return Ok(done),
+                RotateStep::More(next) => from = *next,
             }
-            let clean = left.changed + left.passed_over == 0;
-            if clean && let Some(first) = left.unopened {
-                connection.close().await?;
-                return Err(StoreError::NotRotated { count: left.unopened_count, first });
-            }
-            if clean && waited {
-                connection.close().await?;
-                return Ok(Rotated { resealed: total.resealed, key_id: ring.first().id().to_owned() });
-            }
-            if !waited {
-                // A server that has not seen the new ring yet may have written with an old key just now.
-                tokio::time::sleep(RING_SEEN_WITHIN).await;
-                waited = true;
-            } else if total.pass >= PASSES_MAX {
-                return Err(StoreError::OldKeyInUse { count: left.changed + left.passed_over });
-            }
-            total.pass += 1;
         }
     }
 
+    /// The same in parts, each of which ends soon after `within`: for whoever cannot wait for all of it.
+    pub async fn rotate_on(
+        &self,
+        from: RotateFrom,
+        within: Duration,
+        mut progress: impl FnMut(RotateProgress) + Send,
+    ) -> Result<RotateStep, StoreError> {
+        let ring = self.sealer().keys().fresh()?;
+        let until = Instant::now() + within;
+        let mut connection = Connection::open(self.location()).await?;
+        let mut from = from;
+        from.waited |= ring.ids().len() == 1;
+        let ended = loop {
+            if let Some(column) = SEALED_COLUMNS.get(from.column) {
+                if self.rotate_column(&mut connection, column, &ring, &mut from, until, &mut progress).await? {
+                    (from.column, from.after) = (from.column + 1, None);
+                }
+                if Instant::now() >= until {
+                    break Ok(RotateStep::More(Box::new(from)));
+                }
+                continue;
+            }
+            let left = std::mem::take(&mut from.left);
+            let clean = left.changed + left.passed_over == 0;
+            if clean && let Some(first) = left.unopened {
+                break Err(StoreError::NotRotated { count: left.unopened_count, first });
+            }
+            if clean && from.waited {
+                break Ok(RotateStep::Done(Rotated { resealed: from.resealed, key_id: ring.first().id().to_owned() }));
+            }
+            if !from.waited {
+                // A server that has not seen the new ring yet may have written with an old key just now.
+                tokio::time::sleep(RING_SEEN_WITHIN).await;
+                from.waited = true;
+            } else if from.pass >= PASSES_MAX {
+                break Err(StoreError::OldKeyInUse { count: left.changed + left.passed_over });
+            }
+            from = RotateFrom { pass: from.pass + 1, column: 0, after: None, looked_at: 0, ..from };
+        };
+        connection.close().await?;
+        ended
+    }
+
+    /// Whether the column is done.
     async fn rotate_column(
         &self,
         connection: &mut Connection,
         column: &SealedColumn,
         ring: &KeyRing,
-        total: &mut RotateProgress,
-        left: &mut Left,
+        from: &mut RotateFrom,
+        until: Instant,
         progress: &mut (impl FnMut(RotateProgress) + Send),
-    ) -> Result<(), StoreError> {
-        let mut after = column.first_key();
+    ) -> Result<bool, StoreError> {
         loop {
             let began = Instant::now();
+            let after = from.after.clone().unwrap_or_else(|| column.first_key());
             let rows = self.page(column, &after).await?;
-            let Some(last) = rows.last() else { return Ok(()) };
-            after = last.key.clone();
+            let Some(last) = rows.last() else { return Ok(true) };
+            from.after = Some(last.key.clone());
             let full = rows.len() as i64 == BATCH_ROWS;
-            total.looked_at += rows.len() as u64;
+            from.looked_at += rows.len() as u64;
             let mut changes = Vec::new();
             for row in rows {
                 match column.each(&row, |place, text| rewrap(ring, place, text)) {
                     Ok(Some(new)) => changes.push((row, new)),
                     Ok(None) => {}
                     Err(unopened) => {
-                        left.unopened_count += 1;
-                        left.unopened.get_or_insert_with(|| unopened.of(&row.of(column)).to_string());
+                        from.left.unopened_count += 1;
+                        from.left.unopened.get_or_insert_with(|| unopened.of(&row.of(column)).to_string());
                     }
                 }
             }
             if !changes.is_empty() {
                 let done = put(connection, column, &changes).await?;
-                left.changed += done;
-                left.passed_over += changes.len() as u64 - done;
-                total.resealed += done;
-                progress(total.clone());
+                from.left.changed += done;
+                from.left.passed_over += changes.len() as u64 - done;
+                from.resealed += done;
+                progress(from.progress());
                 tokio::time::sleep(began.elapsed().clamp(PAUSE.0, PAUSE.1)).await;
             }
             if !full {
-                progress(total.clone());
-                return Ok(());
+                progress(from.progress());
+                return Ok(true);
+            }
+            if Instant::now() >= until {
+                return Ok(false);
             }
         }
     }
@@ -179,8 +209,65 @@ impl Store {
     }
 }
 
+/// Where a rotation in parts goes on. To whoever holds it, it is a word without meaning.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RotateFrom {
+    pass: u32,
+    /// Which of the columns, and the key of its row that was last looked at.
+    column: usize,
+    after: Option<Vec<Cell>>,
+    looked_at: u64,
+    resealed: u64,
+    waited: bool,
+    left: Left,
+}
+
+impl Default for RotateFrom {
+    fn default() -> Self {
+        let left = Left::default();
+        Self { pass: 1, column: 0, after: None, looked_at: 0, resealed: 0, waited: false, left }
+    }
+}
+
+impl RotateFrom {
+    pub fn progress(&self) -> RotateProgress {
+        let place = SEALED_COLUMNS.get(self.column).map_or("", |column| column.name);
+        RotateProgress { pass: self.pass, place, looked_at: self.looked_at, resealed: self.resealed }
+    }
+
+    /// `None` for what no rotation gave.
+    pub fn parse(text: &str) -> Option<Self> {
+        let from: Self = serde_json::from_str(text).ok()?;
+        let keys = SEALED_COLUMNS.get(from.column).map(|column| column.first_key()).unwrap_or_default();
+        let same = |(one, other): (&Cell, &Cell)| std::mem::discriminant(one) == std::mem::discriminant(other);
+        let fits =
+            |after: &Vec<Cell>| !keys.is_empty() && after.len() == keys.len() && after.iter().zip(&keys).all(same);
+        let Left { changed, passed_over, unopened_count, .. } = from.left;
+        let counts = [from.looked_at, from.resealed, changed, passed_over, unopened_count];
+        let good = (1..=PASSES_MAX).contains(&from.pass)
+            && from.column <= SEALED_COLUMNS.len()
+            && from.after.as_ref().is_none_or(fits)
+            && counts.iter().all(|count| *count < COUNT_MAX);
+        good.then_some(from)
+    }
+}
+
+impl std::fmt::Display for RotateFrom {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&serde_json::to_string(self).map_err(|_| std::fmt::Error)?)
+    }
+}
+
+/// How a part of a rotation ended.
+#[derive(Debug)]
+pub enum RotateStep {
+    Done(Rotated),
+    More(Box<RotateFrom>),
+}
+
 /// What one pass leaves for another.
-#[derive(Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Left {
     changed: u64,
     /// Rows that someone else changed in between.

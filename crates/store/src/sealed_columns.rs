@@ -6,11 +6,13 @@ use crate::error::StoreError;
 use crate::rows::id_at;
 use crate::seal::{PREFIX, Place, Unopened};
 use berth_model::ResourceId;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// Part of a row's key.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(untagged)]
 pub(crate) enum Cell {
     Number(i64),
     Text(String),

@@ -1,6 +1,6 @@
 //! The state, opened: everything that reads.
 
-use crate::db::{self, Connection, Pool, Query};
+use crate::db::{self, Connection, Multi, Pool, Query, Row};
 use crate::error::StoreError;
 use crate::key::KeySource;
 use crate::location::{Kind, Location};
@@ -11,13 +11,34 @@ use crate::{schema, sql, unlock};
 use berth_engine::unit::UnitState;
 use berth_model::ResourceId;
 use secrecy::{ExposeSecret, SecretString};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Lines of journal, events or history that one call gives.
 pub const LINES_MAX: u32 = 10_000;
+
+/// Resources that one query asks for by name.
+const IDS_STEP: usize = 1_000;
+
+const OF: &[(&str, &str)] = &[("of_kind", "text"), ("of_name", "text"), ("of_org", "text"), ("of_env", "text")];
+static RESOURCES_OF: Multi = Multi::new(
+    concat!(
+        "SELECT ",
+        resource_columns!(),
+        " FROM {rows} JOIN resources ON kind = v.of_kind AND name = v.of_name AND org = v.of_org AND env = v.of_env"
+    ),
+    OF,
+);
+static UNITS_OF_ALL: Multi = Multi::new(
+    concat!(
+        units_from!(),
+        "JOIN {rows} ON r.kind = v.of_kind AND r.name = v.of_name AND r.org = v.of_org AND r.env = v.of_env \
+         ORDER BY u.resource_id, u.unit_key, u.created_at"
+    ),
+    OF,
+);
 
 /// How to open a state.
 #[derive(Clone, Default)]
@@ -101,6 +122,35 @@ impl Store {
             .bind(filter.org.as_deref())
             .bind(filter.env.as_deref());
         self.pool.rows(query, rows::resource).await
+    }
+
+    /// Those of these that there are, in no order.
+    pub async fn resources_of(&self, ids: &[ResourceId]) -> Result<Vec<StoredResource>, StoreError> {
+        self.many(&RESOURCES_OF, ids, rows::resource).await
+    }
+
+    /// The units of these, each resource's together. Without secrets.
+    pub async fn units_of_all(&self, ids: &[ResourceId]) -> Result<Vec<UnitState>, StoreError> {
+        self.many(&UNITS_OF_ALL, ids, rows::unit).await
+    }
+
+    async fn many<T>(
+        &self,
+        multi: &'static Multi,
+        ids: &[ResourceId],
+        decode: fn(&Row) -> Result<T, StoreError>,
+    ) -> Result<Vec<T>, StoreError> {
+        let mut found = Vec::with_capacity(ids.len());
+        for some in ids.chunks(IDS_STEP) {
+            let some: Vec<_> = some
+                .iter()
+                .map(|id| json!({"of_kind": id.kind, "of_name": id.name, "of_org": id.org, "of_env": id.env}))
+                .collect();
+            let some = Value::Array(some).to_string();
+            let dialect = if self.location.is_sqlite() { &sql::SQLITE } else { &sql::POSTGRES };
+            found.extend(self.pool.rows(multi.query(dialect, &some), decode).await?);
+        }
+        Ok(found)
     }
 
     /// Without secrets; see [`Store::secrets_of`].

@@ -130,8 +130,17 @@ async fn read(client: &Client, args: &List) -> Result<Vec<pb::AuditEntry>, Failu
 fn verify(args: Verify) -> Outcome {
     let state = block_on(Threads::One, async {
         let client = args.context.client().await?;
-        let answer = client.access().verify_audit(pb::VerifyAuditRequest {}).await;
-        Ok(answer.map_err(|status| told(client.fault(&status)))?.into_inner())
+        let (mut request, mut entries) = (pb::VerifyAuditRequest::default(), 0);
+        loop {
+            let answer = client.access().verify_audit(request).await;
+            let mut part = answer.map_err(|status| told(client.fault(&status)))?.into_inner();
+            entries += part.entries;
+            if !part.more {
+                part.entries = entries;
+                return Ok(part);
+            }
+            request = pb::VerifyAuditRequest { after: part.last, hash: part.head };
+        }
     })?;
     let broken = if state.whole { Value::Null } else { json!(state.broken_at) };
     let value = json!({"whole": state.whole, "entries": state.entries, "brokenAt": broken, "head": state.head});

@@ -244,12 +244,25 @@ async fn rotate_at(target: Target) -> Outcome {
     let connection = Connection { ca, ..Connection::new(context.server, token) };
     let told = |fault: berth_server::Fault| fault.help.into_iter().fold(Failure::new(fault.message), Failure::help);
     let client = connection.connect().await.map_err(told)?;
-    let work = async {
-        let mut access = client.access();
-        access.rotate_keys(RotateKeysRequest {}).await
+    let steps = Steps::new("sealing");
+    let mut request = RotateKeysRequest::default();
+    let done = loop {
+        // Each answer comes soon; a rotation that was broken off can be begun again.
+        let answer = client.access().rotate_keys(request).await;
+        let part = match answer {
+            Ok(part) => part.into_inner(),
+            Err(status) => {
+                steps.end();
+                return Err(told(client.fault(&status)));
+            }
+        };
+        if part.next.is_empty() {
+            break part;
+        }
+        steps.say(&format!("{}: {} sealed anew", part.at, part.resealed));
+        request = RotateKeysRequest { from: part.next };
     };
-    let done = crate::progress::patiently("sealing everything with the new key", work).await;
-    let done = done.map_err(|status| told(client.fault(&status)))?.into_inner();
+    steps.end();
     tell_rotated(done.resealed, &done.key_id);
     Ok(Exit::Done)
 }

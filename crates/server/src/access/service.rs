@@ -5,9 +5,10 @@ use super::guard::Guard;
 use super::oidc::Oidc;
 use super::principal::{Principal, Role, principal};
 use super::token;
+use crate::api::convert::{argument, short};
 use crate::fault::{Code, Fault};
 use crate::pb;
-use berth_store::{AuditQuery, Control, LIST_MAX, NewToken, TokenRow};
+use berth_store::{AuditQuery, Control, LIST_MAX, NewToken, RotateFrom, RotateStep, TokenRow};
 use jiff::{SignedDuration, Timestamp};
 use secrecy::{ExposeSecret, SecretString};
 use std::sync::Arc;
@@ -24,6 +25,8 @@ pub const SESSION: Duration = Duration::from_secs(12 * 3600);
 const NAME_CHARS_MAX: usize = 100;
 const SCOPE_CHARS_MAX: usize = 100;
 const PAGE: u32 = 100;
+/// How long one call seals anew, or follows the chain of hashes: well within what a caller waits.
+const PART: Duration = Duration::from_secs(15);
 /// Tokens that one call looks at to fill a page for a caller who may see few of them.
 const LOOKED_AT_MAX: u32 = 10_000;
 
@@ -348,12 +351,19 @@ impl pb::access_server::Access for Service {
         request: Request<pb::VerifyAuditRequest>,
     ) -> Result<Response<pb::VerifyAuditResponse>, Status> {
         principal(&request)?.require_everywhere()?;
-        let state = self.control.verify_audit().await.map_err(Fault::from)?;
+        let pb::VerifyAuditRequest { after, hash } = request.into_inner();
+        short("hash", &hash)?;
+        if after < 0 {
+            return Err(argument("after", "it is 0 or more").into());
+        }
+        let state = self.control.verify_audit_from(after, &hash, PART).await.map_err(Fault::from)?;
         Ok(Response::new(pb::VerifyAuditResponse {
             whole: state.whole,
             entries: state.entries,
             broken_at: state.broken_at.unwrap_or_default(),
             head: state.head,
+            more: state.more,
+            last: state.last,
         }))
     }
 
@@ -363,10 +373,24 @@ impl pb::access_server::Access for Service {
     ) -> Result<Response<pb::RotateKeysResponse>, Status> {
         let caller = principal(&request)?;
         caller.require_everywhere()?;
+        let pb::RotateKeysRequest { from } = request.into_inner();
+        let from = match from.as_str() {
+            "" => RotateFrom::default(),
+            text => RotateFrom::parse(text).ok_or_else(|| argument("from", "it is no answer's `next`"))?,
+        };
         // Before it begins: whoever goes away in the middle has rotated all the same.
         let note = note("rotate keys", "", "");
         self.control.audit(note, &caller.actor, Timestamp::now()).await.map_err(Fault::from)?;
-        let rotated = self.control.store().rotate(|_| {}).await.map_err(Fault::from)?;
-        Ok(Response::new(pb::RotateKeysResponse { resealed: rotated.resealed, key_id: rotated.key_id }))
+        let step = self.control.store().rotate_on(from, PART, |_| {}).await.map_err(Fault::from)?;
+        Ok(Response::new(match step {
+            RotateStep::Done(done) => {
+                pb::RotateKeysResponse { resealed: done.resealed, key_id: done.key_id, ..Default::default() }
+            }
+            RotateStep::More(next) => {
+                let told = next.progress();
+                let at = format!("pass {}, {}", told.pass, told.place);
+                pb::RotateKeysResponse { resealed: told.resealed, next: next.to_string(), at, ..Default::default() }
+            }
+        }))
     }
 }

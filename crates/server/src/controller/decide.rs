@@ -55,8 +55,17 @@ impl<'a> Decider<'a> {
         Ok(limit)
     }
 
+    /// What cannot be decided about one resource is its own trouble, not that of those behind it; only a database that does
+    /// not answer ends the round.
     pub async fn decide(&mut self, due: Due) -> Result<Decision, Fault> {
-        let what = self.verdict(&due).await?;
+        let what = match self.verdict(&due).await {
+            Ok(what) => what,
+            Err(fault) if fault.code == Code::Unavailable => return Err(fault),
+            Err(fault) => {
+                tracing::warn!(resource = %due.resource.id, %fault, "nothing can be decided about it");
+                Decided::SettleUntil { state: "Failed".into(), message: fault.message, until: self.later() }
+            }
+        };
         Ok(Decision { id: due.resource.id, generation: due.resource.generation, due_mark: due.meta.due_mark, what })
     }
 
@@ -69,7 +78,7 @@ impl<'a> Decider<'a> {
         let unmade = berth_model::registry().kind(&stored.id.kind).is_none_or(|kind| kind.service.is_empty());
         if stored.deleting {
             // Those that refer to it go first; the last one's end wakes it.
-            if !self.control.children(&stored.id).await?.is_empty() {
+            if self.control.has_children(&stored.id).await? {
                 return Ok(Decided::RestUntil(self.later()));
             }
             if unmade {

@@ -5,7 +5,7 @@ mod decide;
 pub mod schedule;
 
 use crate::api::Shared;
-use crate::fault::Fault;
+use crate::fault::{Code, Fault};
 use berth_store::{NewTask, TaskOp};
 use decide::Decider;
 use jiff::{SignedDuration, Timestamp};
@@ -27,7 +27,9 @@ const LOOK_AGAIN: Duration = Duration::from_secs(60);
 /// Ends of leases are looked for at most this often.
 const EXPIRE_EVERY: Duration = Duration::from_millis(500);
 /// Between removals of what is old.
-const PRUNE_EVERY: Duration = Duration::from_secs(600);
+const PRUNE_EVERY: Duration = Duration::from_secs(60);
+/// Removals in a row, of a few thousand rows each.
+const PRUNE_STEPS: u32 = 50;
 /// After a failure, from the first pause on.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
@@ -87,10 +89,7 @@ impl Controller<'_> {
         let control = &self.shared.control;
         if self.pruned.elapsed() >= PRUNE_EVERY {
             self.pruned = Instant::now();
-            let removed = control.prune(self.shared.now()).await?;
-            if removed > 0 {
-                tracing::debug!(removed, "old events, tasks and logs are gone");
-            }
+            self.prune().await?;
         }
         let now = self.shared.now();
         let Some(next) = control.next_due().await? else { return Ok(LOOK_AGAIN) };
@@ -113,6 +112,18 @@ impl Controller<'_> {
             Some(next) => until(self.shared.now(), next).max(Duration::from_millis(20)),
             None => LOOK_AGAIN,
         })
+    }
+
+    /// As much as came since the last time, in steps that let others write in between.
+    async fn prune(&self) -> Result<(), Fault> {
+        for _ in 0..PRUNE_STEPS {
+            let removed = self.shared.control.prune(self.shared.now()).await?;
+            if removed == 0 {
+                return Ok(());
+            }
+            tracing::debug!(removed, "old events, tasks and logs are gone");
+        }
+        Ok(())
     }
 
     /// Whether there may be more.
@@ -144,7 +155,12 @@ impl Controller<'_> {
         let mut count = 0;
         for (account, mut resources) in due {
             count += resources.len();
-            let account_limit = decider.account_limit(&account).await?;
+            let account_limit = match decider.account_limit(&account).await {
+                Ok(limit) => limit,
+                Err(fault) if fault.code == Code::Unavailable => return Err(fault),
+                // Whoever carries the check out says what is wrong with the account; one at a time is enough for that.
+                Err(_) => 1,
+            };
             resources.sort_by(|a, b| (&a.service, &a.id.org, &a.id).cmp(&(&b.service, &b.id.org, &b.id)));
             for same in resources.chunk_by(|a, b| a.service == b.service && a.id.org == b.id.org) {
                 for batch in same.chunks(DRIFT_BATCH) {

@@ -13,8 +13,8 @@ use secrecy::{ExposeSecret, SecretString};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-/// Up to this many resources of one task are read one by one; more are read all at once.
-const FEW: usize = 64;
+/// From this many on, the resources of one task are read together.
+const MANY: usize = 8;
 /// Stands for a secret that is not the stored one.
 const NEW_SECRET: &str = "(new secret)";
 
@@ -27,7 +27,6 @@ pub async fn contexts(control: &Control, label_prefix: &str, leased: &[Leased]) 
         store: control.store(),
         resources: HashMap::new(),
         units: HashMap::new(),
-        all_units: false,
         accounts: HashMap::new(),
     };
     let mut built = Vec::with_capacity(leased.len());
@@ -52,8 +51,6 @@ struct Reader<'a> {
     store: &'a Store,
     resources: HashMap<ResourceId, Option<Arc<StoredResource>>>,
     units: HashMap<ResourceId, Vec<UnitState>>,
-    /// Whether `units` is everything that there is.
-    all_units: bool,
     accounts: HashMap<String, Option<Declared>>,
 }
 
@@ -76,9 +73,6 @@ impl Reader<'_> {
     }
 
     async fn units(&mut self, id: &ResourceId) -> Result<Vec<UnitState>, Fault> {
-        if self.all_units {
-            return Ok(self.units.get(id).cloned().unwrap_or_default());
-        }
         if let Some(known) = self.units.get(id) {
             return Ok(known.clone());
         }
@@ -87,16 +81,21 @@ impl Reader<'_> {
         Ok(units)
     }
 
-    /// Everything, where one task asks for much of it.
-    async fn read_all(&mut self) -> Result<(), Fault> {
-        for stored in self.store.resources(&Filter::default()).await? {
+    /// These in a few queries, where one task asks for many.
+    async fn read_ahead(&mut self, ids: &[ResourceId]) -> Result<(), Fault> {
+        if ids.len() < MANY {
+            return Ok(());
+        }
+        for id in ids {
+            self.resources.insert(id.clone(), None);
+            self.units.insert(id.clone(), Vec::new());
+        }
+        for stored in self.store.resources_of(ids).await? {
             self.resources.insert(stored.id.clone(), Some(Arc::new(stored)));
         }
-        self.units.clear();
-        for unit in self.store.all_units().await? {
+        for unit in self.store.units_of_all(ids).await? {
             self.units.entry(unit.resource.clone()).or_default().push(unit);
         }
-        self.all_units = true;
         Ok(())
     }
 
@@ -174,9 +173,7 @@ impl Reader<'_> {
         };
         let (mut context, mut sealed) = (Context::default(), Sealed::default());
         context.refresh = ask.refresh;
-        if task.resources.len() > FEW {
-            self.read_all().await?;
-        }
+        self.read_ahead(&task.resources).await?;
         let mut names = BTreeSet::new();
         for id in &task.resources {
             let Some(stored) = self.resource(id).await? else { continue };
@@ -209,9 +206,6 @@ impl Reader<'_> {
         for json in &ask.manifests {
             manifests.push(Manifest::from_json(json).map_err(|_| bad_payload(task))?);
         }
-        if manifests.len() + ask.delete.len() > FEW {
-            self.read_all().await?;
-        }
         // Accounts that are planned count like those that are stored.
         let mut choices = stored_accounts(self.store).await?;
         for manifest in manifests.iter().filter(|m| m.id.kind == "Account") {
@@ -237,6 +231,8 @@ impl Reader<'_> {
             };
             context.wanted.push(WantedRow { id, manifest: shown, account: choice.name, region: choice.region });
         }
+        let around: Vec<ResourceId> = around.into_iter().collect();
+        self.read_ahead(&around).await?;
         for id in around {
             let Some(stored) = self.resource(&id).await? else { continue };
             let mut row = known(&stored)?;

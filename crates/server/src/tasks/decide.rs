@@ -39,7 +39,9 @@ pub async fn decide_plan(shared: &Shared, task: &Task, plan: &Plan, text: &str) 
     let environment = Environment::for_resource(id, &rules.environments);
     let approved = input.approval.clone().filter(|approval| covers(approval, input.generation, plan));
     let (judged, now) = (plan.clone(), shared.now());
-    let verdict = off_runtime(move || gate(&judged, &input, environment.as_ref(), &rules.policies, now)).await?;
+    let verdict = off_runtime(move || gate(&judged, &input, environment.as_ref(), &rules.policies, now)).await;
+    // Asked again, it would be no other; and nobody may go through a gate that cannot be asked.
+    let verdict = verdict.unwrap_or_else(|fault| Gate::Block { message: fault.message, verdicts: Vec::new() });
     let own = |decision, message, warnings| Decided {
         decision,
         digest: digest(plan),
@@ -73,7 +75,9 @@ pub async fn decide_plan(shared: &Shared, task: &Task, plan: &Plan, text: &str) 
 fn input(stored: &StoredResource, meta: &ControlMeta) -> Result<GateInput, Fault> {
     let manifest = shown(&stored.sealed_manifest()?, &stored.id)?;
     let is_open = !stored.settled() || stored.deleting;
-    let approval = serde_json::from_str(&meta.plan).ok().filter(|_| is_open && !meta.approved_by.is_empty());
+    // Without its digest, a plan is one that was carried out: nothing of it is left to be done.
+    let is_approved = is_open && !meta.approved_by.is_empty() && !meta.plan_digest.is_empty();
+    let approval = serde_json::from_str(&meta.plan).ok().filter(|_| is_approved);
     Ok(GateInput {
         generation: stored.generation,
         applied_by: meta.applied_by.clone(),

@@ -160,7 +160,7 @@ async fn transaction<R: Read + Send>(
         schema: header.schema,
         keys_written,
         secrets: 0,
-        audit: AuditState { whole: true, entries: 0, broken_at: None, head: String::new() },
+        audit: AuditState { whole: true, entries: 0, broken_at: None, head: String::new(), last: 0, more: false },
     })
 }
 

@@ -1,5 +1,6 @@
 //! Desired state: applying and deleting. Many applies that wait at once share their statements.
 
+use super::delete::delete_all;
 use super::tx::Tx;
 use super::types::{Actor, Applied, AppliedResult, Apply, AuditNote, ControlError};
 use super::writer::{Broken, Op};
@@ -7,7 +8,6 @@ use super::{Control, REVISIONS_KEPT, tasks};
 use crate::db::{Multi, Query};
 use crate::encode::{check_count, cut};
 use crate::error::StoreError;
-use crate::rows;
 use crate::writes::{ResourceRow, Write};
 use async_trait::async_trait;
 use berth_model::ResourceId;
@@ -78,6 +78,9 @@ static UPDATE: Multi = Multi::new(
 static TOUCH: Multi = Multi::new(
     "UPDATE resources SET account = v.account, service = v.service, allow_replace = v.allow_replace, \
      allow_data_loss = v.allow_data_loss, drift_every = v.drift_every, trace = v.trace, applied_by = v.applied_by, \
+     drift_at = CASE WHEN v.drift_every IS NULL THEN NULL \
+     WHEN resources.state = 'Ready' AND NOT resources.deleting THEN COALESCE(resources.drift_at, v.now + v.drift_every) \
+     ELSE resources.drift_at END, \
      state = CASE WHEN v.due AND resources.state = 'Ready' THEN 'Pending' \
      WHEN NOT resources.deleting THEN resources.state WHEN v.ready THEN 'Ready' ELSE 'Pending' END, deleting = FALSE, \
      observed_generation = CASE WHEN resources.deleting AND NOT v.ready THEN 0 ELSE resources.observed_generation END, \
@@ -146,6 +149,18 @@ static LINK: Multi = Multi::new(
     ],
 );
 
+/// What is referred to and on its way out.
+static GOING: Multi = Multi::new(
+    "SELECT v.n FROM {rows} JOIN resources r ON r.kind = v.kind AND r.name = v.name AND r.org = v.org AND r.env = v.env \
+     WHERE r.deleting ORDER BY v.n",
+    &[("n", "bigint"), ("kind", "text"), ("name", "text"), ("org", "text"), ("env", "text")],
+);
+
+/// Whose object it is already. One object has one resource, or two would undo each other's changes.
+const OWNER: &str = "SELECT r.kind, r.name, r.org, r.env FROM units u JOIN resources r ON r.id = u.resource_id \
+     WHERE u.object_id = $5 AND u.unit_type = $6 AND u.account = $7 \
+     AND NOT (r.kind = $1 AND r.name = $2 AND r.org = $3 AND r.env = $4) LIMIT 1";
+
 /// Children that are not as they should be are looked at again.
 pub(super) static WAKE_CHILDREN: Multi = Multi::new(
     "UPDATE resources SET due_at = (SELECT MAX(v.now) FROM {rows}), due_mark = due_mark + 1 \
@@ -154,14 +169,6 @@ pub(super) static WAKE_CHILDREN: Multi = Multi::new(
      AND NOT (state = 'Ready' AND observed_generation = generation AND NOT deleting)",
     &[("kind", "text"), ("name", "text"), ("org", "text"), ("env", "text"), ("now", "bigint")],
 );
-
-const HOLDERS: &str = "SELECT c.kind, c.name, c.org, c.env FROM links l JOIN resources c ON c.id = l.child \
-     WHERE l.kind = $1 AND l.name = $2 AND l.org = $3 AND l.env = $4 AND NOT c.deleting \
-     ORDER BY c.kind, c.name, c.org, c.env LIMIT 100";
-const SET_DELETING: &str = "UPDATE resources SET deleting = TRUE, state = 'Deleting', message = '', status_at = $5, \
-     due_at = $5, due_mark = due_mark + 1, attempts = 0, drift_at = NULL, plan_digest = '', approved_by = '', trace = $6, \
-     applied_by = CASE WHEN $7 = '' THEN applied_by ELSE $7 END \
-     WHERE kind = $1 AND name = $2 AND org = $3 AND env = $4 AND NOT deleting";
 
 /// An id as the columns of a statement: serde leaves out what is empty, and a missing one would be null.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize)]
@@ -179,10 +186,10 @@ impl<'a> From<&'a ResourceId> for IdRow<'a> {
 }
 
 #[derive(Serialize)]
-struct Numbered<'a> {
-    n: i64,
+pub(super) struct Numbered<'a> {
+    pub n: i64,
     #[serde(flatten)]
-    id: IdRow<'a>,
+    pub id: IdRow<'a>,
 }
 
 #[derive(Serialize)]
@@ -316,6 +323,11 @@ async fn apply_round(ops: &[&ApplyOp], round: &[usize], answers: &mut Answers, t
             answers[*at] = Some(Err(ControlError::Conflict { id: wanted.row.id.clone(), expected, found }));
         }
     }
+    for (at, id, parent) in going(&all, tx).await? {
+        if refused.insert(at) {
+            answers[at] = Some(Err(ControlError::Going { id: Box::new(id.clone()), parent: Box::new(parent.clone()) }));
+        }
+    }
     let (mut creates, mut updates, mut touches) = (Vec::new(), Vec::new(), Vec::new());
     let mut revived = Vec::new();
     let mut results: HashMap<usize, Vec<Applied>> = HashMap::new();
@@ -350,6 +362,14 @@ async fn apply_round(ops: &[&ApplyOp], round: &[usize], answers: &mut Answers, t
                     let flags = stored.allow_replace != wanted.allow_replace
                         || stored.allow_data_loss != wanted.allow_data_loss;
                     row.due = !wanted.ready && (stored.deleting || op.retry || (!stored.settled && flags));
+                    if !row.due {
+                        // A permission is for the change that it came with: what is as declared has none to keep.
+                        let keep = !stored.settled;
+                        (row.allow_replace, row.allow_data_loss) =
+                            (keep && wanted.allow_replace, keep && wanted.allow_data_loss);
+                    }
+                    let flags =
+                        stored.allow_replace != row.allow_replace || stored.allow_data_loss != row.allow_data_loss;
                     let differs = flags
                         || stored.account != wanted.account
                         || stored.service != wanted.service
@@ -379,11 +399,13 @@ async fn apply_round(ops: &[&ApplyOp], round: &[usize], answers: &mut Answers, t
     link(&all, &creates, &updates, tx).await?;
     for (at, wanted) in all.iter().filter(|(at, wanted)| !wanted.units.is_empty() && !refused.contains(at)) {
         for unit in &wanted.units {
+            unowned(unit, tx).await?;
             tx.write(unit, 0, "", ops[*at].now.as_microsecond()).await?;
         }
     }
-    for (id, now) in revived {
-        tasks::supersede(tx, id, "apply", now).await?;
+    if let Some((_, now)) = revived.first().copied() {
+        let ids: Vec<&ResourceId> = revived.iter().map(|(id, _)| *id).collect();
+        tasks::supersede(tx, &ids, "apply", now).await?;
     }
     let ready: Vec<Timed> =
         creates.iter().chain(&updates).filter(|row| row.ready).map(|row| Timed { now: row.now, id: row.id }).collect();
@@ -406,7 +428,7 @@ async fn apply_round(ops: &[&ApplyOp], round: &[usize], answers: &mut Answers, t
     Ok(())
 }
 
-fn by(actor: &Actor) -> String {
+pub(super) fn by(actor: &Actor) -> String {
     if actor.name.is_empty() { String::new() } else { format!(" by {}", actor.name) }
 }
 
@@ -433,6 +455,41 @@ async fn look(all: &[(usize, &Wanted)], tx: &mut Tx<'_>) -> Result<HashMap<usize
         stored.insert(usize::try_from(row.get::<i64>(0)?).unwrap_or(0), found);
     }
     Ok(stored)
+}
+
+/// Whoever refers to something that is being deleted would wait for it for ever, or keep it: such an apply is refused. What
+/// is declared along with it is wanted again.
+async fn going<'a>(
+    all: &[(usize, &'a Wanted)],
+    tx: &mut Tx<'_>,
+) -> Result<Vec<(usize, &'a ResourceId, &'a ResourceId)>, StoreError> {
+    let together: HashSet<(usize, &ResourceId)> = all.iter().map(|(at, one)| (*at, &one.row.id)).collect();
+    let links: Vec<(usize, &ResourceId, &ResourceId)> = all
+        .iter()
+        .flat_map(|(at, one)| one.parents.iter().map(move |parent| (*at, &one.row.id, parent)))
+        .filter(|(at, _, parent)| !together.contains(&(*at, parent)))
+        .collect();
+    let rows: Vec<Numbered> = links
+        .iter()
+        .enumerate()
+        .map(|(n, (_, _, parent))| Numbered { n: i64::try_from(n).unwrap_or(0), id: (*parent).into() })
+        .collect();
+    let mut found = Vec::new();
+    for row in tx.rows_many(&GOING, &rows).await? {
+        found.extend(usize::try_from(row.get::<i64>(0)?).ok().and_then(|n| links.get(n)));
+    }
+    Ok(found)
+}
+
+/// Refuses a unit whose object another resource has: two imports may have looked at the same time.
+async fn unowned(unit: &Write, tx: &mut Tx<'_>) -> Result<(), Broken> {
+    let Write::SaveUnit(unit) = unit else { return Ok(()) };
+    let Some(object) = &unit.object_id else { return Ok(()) };
+    let query = Query::about(OWNER, &unit.resource).bind(object).bind(&unit.unit_type).bind(&unit.account);
+    let Some(owner) = tx.row(query).await? else { return Ok(()) };
+    let owner = crate::rows::id_at(&owner, 0)?;
+    let why = format!("{} cannot have the object {object}: it is managed already, as {owner}", unit.resource);
+    Err(Broken::Half(ControlError::Refused(why)))
 }
 
 fn row_of<'a>(op: &'a ApplyOp, wanted: &'a Wanted) -> Row<'a> {
@@ -482,64 +539,6 @@ async fn link(
     tx.execute_many(&LINK, &links).await.map(|_| ())
 }
 
-/// All of them or none: whoever refers to one of them must be deleted too.
-async fn delete_all(
-    tx: &mut Tx<'_>,
-    ids: &[ResourceId],
-    actor: &Actor,
-    trace: &str,
-    now: Timestamp,
-) -> Result<Vec<Applied>, ControlError> {
-    let chosen: HashSet<&ResourceId> = ids.iter().collect();
-    let mut deleted = Vec::with_capacity(ids.len());
-    for id in ids {
-        let row = tx
-            .row(Query::about(
-                "SELECT generation, deleting FROM resources WHERE kind = $1 AND name = $2 AND org = $3 AND env = $4",
-                id,
-            ))
-            .await?;
-        let row = row.ok_or_else(|| ControlError::NotFound(id.to_string()))?;
-        let holders = tx.rows(Query::about(HOLDERS, id)).await?;
-        let holders = holders.iter().map(|row| rows::id_at(row, 0)).collect::<Result<Vec<_>, _>>()?;
-        if let Some(holder) = holders.iter().find(|holder| !chosen.contains(holder)) {
-            return Err(ControlError::Refused(format!("{id} cannot be deleted while {holder} refers to it")));
-        }
-        deleted.push((
-            Applied { id: id.clone(), generation: row.get(0)?, result: AppliedResult::Deleting },
-            row.get::<bool>(1)?,
-        ));
-    }
-    for (one, already) in &deleted {
-        if !already {
-            // Whoever asked for the deletion cannot be the one who approves it.
-            let query = Query::about(SET_DELETING, &one.id).bind(now.as_microsecond()).bind(trace).bind(&actor.name);
-            tx.execute(query).await?;
-            tasks::supersede(tx, &one.id, "delete", now).await?;
-            tx.event(&one.id, "deleting", by(actor).trim_start(), "", now);
-        }
-    }
-    Ok(deleted.into_iter().map(|(one, _)| one).collect())
-}
-
-struct DeleteOp {
-    ids: Vec<ResourceId>,
-    actor: Actor,
-    audit: AuditNote,
-    now: Timestamp,
-}
-
-#[async_trait]
-impl Op for DeleteOp {
-    type Answer = ();
-
-    async fn run(&self, tx: &mut Tx<'_>) -> Result<(), ControlError> {
-        delete_all(tx, &self.ids, &self.actor, "", self.now).await?;
-        tx.audit(&self.audit, &self.actor, self.now);
-        Ok(())
-    }
-}
-
 pub(super) fn micros(time: Duration) -> i64 {
     i64::try_from(time.as_micros()).unwrap_or(i64::MAX / 4)
 }
@@ -576,17 +575,5 @@ impl Control {
             });
         }
         self.write(ApplyOp { wanted, delete, actor, audit, retry, trace: cut(trace), now }).await
-    }
-
-    /// Refused while others refer to one of them and are not being deleted.
-    pub async fn delete(
-        &self,
-        ids: Vec<ResourceId>,
-        actor: &Actor,
-        audit: AuditNote,
-        now: Timestamp,
-    ) -> Result<(), ControlError> {
-        check_count("the list of resources", ids.len(), APPLY_MAX)?;
-        self.write(DeleteOp { ids, actor: actor.clone(), audit, now }).await
     }
 }

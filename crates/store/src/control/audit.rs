@@ -13,9 +13,12 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
+use std::time::{Duration, Instant};
 
 /// Entries that a check reads at once.
 const VERIFY_PAGE: i64 = 5_000;
+/// One part of a check that nobody waits for.
+const PART: Duration = Duration::from_secs(60);
 
 const HEAD: &str = "SELECT value FROM meta WHERE name = 'audit_head'";
 /// The last entry's number and hash: without it, lines cut off at the end would not show.
@@ -156,19 +159,35 @@ impl Control {
     pub async fn verify_audit(&self) -> Result<AuditState, StoreError> {
         self.store().verify_audit().await
     }
+
+    /// The same in parts: from the entry after `after` on, whose hash is `hash`, for about so long.
+    pub async fn verify_audit_from(&self, after: i64, hash: &str, within: Duration) -> Result<AuditState, StoreError> {
+        self.store().verify_from(after, hash, within).await
+    }
 }
 
 impl Store {
     /// As [`Control::verify_audit`], for a state without a server.
     pub async fn verify_audit(&self) -> Result<AuditState, StoreError> {
+        let mut state = self.verify_from(0, "", PART).await?;
+        while state.more {
+            let next = self.verify_from(state.last, &state.head, PART).await?;
+            state = AuditState { entries: state.entries + next.entries, ..next };
+        }
+        Ok(state)
+    }
+
+    async fn verify_from(&self, after: i64, hash_of: &str, within: Duration) -> Result<AuditState, StoreError> {
+        let until = Instant::now() + within;
         let pool = self.pool();
         // The log may grow meanwhile: what is checked is what there was at the start.
         let head: Option<String> = pool.row(Query::new(HEAD), |row| row.get(0)).await?;
         let (last, head) = parse_head(&head.unwrap_or_default());
-        let mut state = AuditState { whole: true, entries: 0, broken_at: None, head: String::new() };
-        let mut at = 0;
-        while at < last {
-            let page = pool.rows(Query::new(PAGE).bind(at).bind(VERIFY_PAGE), entry).await?;
+        let head_then = hash_of.to_owned();
+        let mut state =
+            AuditState { whole: true, entries: 0, broken_at: None, head: head_then, last: after, more: false };
+        while state.last < last {
+            let page = pool.rows(Query::new(PAGE).bind(state.last).bind(VERIFY_PAGE), entry).await?;
             for found in page.iter().take_while(|found| found.id <= last) {
                 let expected = NewEntry {
                     id: found.id,
@@ -181,18 +200,21 @@ impl Store {
                     hash: String::new(),
                 };
                 state.entries += 1;
-                if found.id != at + 1 || hash(&state.head, &expected) != found.hash {
-                    return Ok(AuditState { whole: false, broken_at: Some(at + 1), ..state });
+                if found.id != state.last + 1 || hash(&state.head, &expected) != found.hash {
+                    return Ok(AuditState { whole: false, broken_at: Some(state.last + 1), ..state });
                 }
-                at = found.id;
+                state.last = found.id;
                 state.head.clone_from(&found.hash);
             }
             if page.last().is_none_or(|found| found.id > last) {
                 break;
             }
+            if state.last < last && Instant::now() >= until {
+                return Ok(AuditState { more: true, ..state });
+            }
         }
-        if at != last || state.head != head {
-            return Ok(AuditState { whole: false, broken_at: Some(at + 1), ..state });
+        if state.last != last || state.head != head {
+            return Ok(AuditState { whole: false, broken_at: Some(state.last + 1), ..state });
         }
         // Lines after the head, while the head says there are none, were not written by a server: a newer head is fine.
         Ok(state)

@@ -35,10 +35,15 @@ const NEXT_DUE: &str = "SELECT (SELECT MIN(due_at) FROM resources WHERE due_at I
      (SELECT MIN(run_after) FROM tasks WHERE state = 'queued' AND waiting)";
 const DRIFT_DUE: &str = "SELECT kind, name, org, env, generation, service, drift_at, account FROM resources \
      WHERE drift_at IS NOT NULL AND drift_at <= $1 ORDER BY drift_at LIMIT $2";
-const WAITING_PLAN: &str = "SELECT state, plan_digest FROM resources \
+const WAITING_PLAN: &str = "SELECT state, plan_digest, applied_by FROM resources \
      WHERE kind = $1 AND name = $2 AND org = $3 AND env = $4";
 const APPROVE: &str = "UPDATE resources SET approved_by = $5, state = 'Pending', message = '', status_at = $6, \
      due_at = $6, due_mark = due_mark + 1 WHERE kind = $1 AND name = $2 AND org = $3 AND env = $4";
+
+/// Spread over five minutes.
+const RESCHEDULE: &str = "UPDATE resources SET drift_at = $3 + (id % 300) * 1000000, \
+     drift_every = COALESCE(drift_every, 1800000000) WHERE env = $1 AND ($2 = '' OR org = $2) AND service <> '' \
+     AND observed_generation > 0 AND NOT deleting";
 
 static SEEN: Multi = Multi::new(
     "SELECT v.n, r.generation, r.due_mark, r.deleting FROM {rows} \
@@ -201,10 +206,32 @@ impl Op for Approve {
         if waiting != self.digest {
             return Err(ControlError::OtherPlan { id: self.id.clone(), waiting });
         }
+        if row.get::<String>(2)? == self.actor.name {
+            let why = format!("{} applied this: somebody else must approve it", self.actor.name);
+            return Err(ControlError::Refused(why));
+        }
         let query = Query::about(APPROVE, &self.id).bind(&self.actor.name).bind(self.now.as_microsecond());
         tx.execute(query).await?;
         tx.event(&self.id, "approved", &format!("by {}", self.actor.name), "", self.now);
         tx.audit(&self.audit, &self.actor, self.now);
+        Ok(())
+    }
+}
+
+struct Reschedule {
+    org: String,
+    env: String,
+    now: Timestamp,
+}
+
+#[async_trait]
+impl Op for Reschedule {
+    type Answer = ();
+
+    async fn run(&self, tx: &mut Tx<'_>) -> Result<(), ControlError> {
+        let query = Query::new(RESCHEDULE).bind(&self.env).bind(&self.org).bind(self.now.as_microsecond());
+        tx.execute(query).await?;
+        tx.news = true;
         Ok(())
     }
 }
@@ -283,7 +310,12 @@ impl Control {
         Ok(accounts)
     }
 
-    /// Refused when nothing waits; `OtherPlan` when another plan does.
+    /// Resources of an env are compared with their clouds soon: when the next check is due is said by another rule now.
+    pub async fn reschedule(&self, org: &str, env: &str, now: Timestamp) -> Result<(), ControlError> {
+        self.write(Reschedule { org: org.to_owned(), env: env.to_owned(), now }).await
+    }
+
+    /// Refused when nothing waits; or where whoever approves has applied it; `OtherPlan` when another plan does.
     pub async fn approve(
         &self,
         id: &ResourceId,

@@ -11,6 +11,7 @@ use crate::encode::{JSON_BYTES_MAX, check_count, cut};
 use crate::error::StoreError;
 use crate::seal::Place;
 use async_trait::async_trait;
+use berth_model::ResourceId;
 use jiff::Timestamp;
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
@@ -21,9 +22,9 @@ const UNSETTLED_AGAIN_MICROS: i64 = 30_000_000;
 const FOUND_MAX: usize = 1_000;
 
 const IS_WAITING: &str = "SELECT waiting FROM tasks WHERE id = $1";
-const REQUEUE: &str = "UPDATE tasks SET state = 'queued', waiting = FALSE, worker = '', lease_until = NULL, message = $2 \
-     WHERE id = $1";
-const EXISTS: &str = "SELECT 1 FROM resources WHERE kind = $1 AND name = $2 AND org = $3 AND env = $4";
+const REQUEUE: &str = "UPDATE tasks SET state = 'queued', waiting = $3, run_after = $4, worker = '', lease_until = NULL, \
+     message = $2 WHERE id = $1";
+const DELETING: &str = "SELECT deleting FROM resources WHERE kind = $1 AND name = $2 AND org = $3 AND env = $4";
 
 static TASKS: Multi = Multi::new(
     concat!("SELECT ", task_columns!(), " FROM tasks WHERE id IN (SELECT v.task FROM {rows})"),
@@ -46,25 +47,53 @@ static END: Multi = Multi::new(
 static FORGET_RECORDS: Multi =
     Multi::new("DELETE FROM records WHERE task IN (SELECT v.task FROM {rows})", &[("task", "text")]);
 
+/// Something else is wanted now than what the task did, or what its resource refers to is another.
+macro_rules! moved_on {
+    () => {
+        "((v.applies AND (deleting OR stale OR generation <> v.of_generation)) OR (NOT v.applies AND NOT deleting))"
+    };
+}
+
+/// What was declared is carried out.
+macro_rules! carried_out {
+    () => {
+        "(v.outcome = 'done' AND v.applies AND generation = v.of_generation AND NOT deleting AND state = 'Ready' \
+         AND observed_generation = generation)"
+    };
+}
+
 /// What a task's end means for its resource. One that moved on while the task ran is due at once, however that ended; so is
-/// one whose task was stopped, unless someone cancelled it and nothing happened since.
+/// one whose task was stopped, unless someone cancelled it and nothing happened since. What was allowed and approved was so
+/// for what is now done, and for nothing that comes later. What could not be changed is looked at all the same: drift does
+/// not wait for whoever mends a failure.
 static AFTER: Multi = Multi::new(
-    "UPDATE resources SET \
-     due_at = CASE WHEN (v.applies AND (deleting OR generation <> v.of_generation)) OR (NOT v.applies AND NOT deleting) \
-       THEN v.now \
-       WHEN v.outcome = 'cancelled' \
+    concat!(
+        "UPDATE resources SET due_at = CASE WHEN ",
+        moved_on!(),
+        " THEN v.now WHEN v.outcome = 'cancelled' \
          AND COALESCE((SELECT t.cancel_mark FROM tasks t WHERE t.id = v.task), -1) <> due_mark THEN v.now \
-       WHEN v.outcome = 'done' AND (deleting OR state <> 'Ready' OR observed_generation <> generation) \
-       THEN COALESCE(v.retry_at, v.now + 30000000) ELSE v.retry_at END, \
-     due_mark = due_mark + 1, \
-     attempts = CASE v.outcome WHEN 'done' THEN 0 WHEN 'failed' THEN attempts + 1 ELSE attempts END, \
-     state = CASE WHEN (v.applies AND (deleting OR generation <> v.of_generation)) OR (NOT v.applies AND NOT deleting) \
-       OR v.new_state = '' THEN state ELSE v.new_state END, \
-     message = CASE WHEN (v.applies AND (deleting OR generation <> v.of_generation)) OR (NOT v.applies AND NOT deleting) \
-       OR v.outcome = 'done' THEN message ELSE v.new_message END, \
-     status_at = CASE WHEN v.outcome = 'done' THEN status_at ELSE v.now END \
-     FROM {rows} WHERE resources.kind = v.to_kind AND resources.name = v.to_name AND resources.org = v.to_org \
-     AND resources.env = v.to_env",
+         WHEN v.outcome = 'done' AND (deleting OR state <> 'Ready' OR observed_generation <> generation) \
+         THEN COALESCE(v.retry_at, v.now + 30000000) ELSE v.retry_at END, \
+         due_mark = due_mark + 1, \
+         attempts = CASE v.outcome WHEN 'done' THEN 0 WHEN 'failed' THEN attempts + 1 ELSE attempts END, \
+         state = CASE WHEN v.applies AND stale AND state = 'Ready' AND NOT deleting THEN 'Pending' WHEN ",
+        moved_on!(),
+        " OR v.new_state = '' THEN state ELSE v.new_state END, message = CASE WHEN ",
+        moved_on!(),
+        " OR v.outcome = 'done' THEN message ELSE v.new_message END, \
+         status_at = CASE WHEN v.outcome = 'done' THEN status_at ELSE v.now END, \
+         allow_replace = allow_replace AND NOT ",
+        carried_out!(),
+        ", allow_data_loss = allow_data_loss AND NOT ",
+        carried_out!(),
+        ", plan_digest = CASE WHEN ",
+        carried_out!(),
+        " THEN '' ELSE plan_digest END, \
+         drift_at = CASE WHEN v.outcome <> 'done' AND NOT deleting AND observed_generation > 0 \
+         AND drift_every IS NOT NULL THEN COALESCE(drift_at, v.now + drift_every) ELSE drift_at END \
+         FROM {rows} WHERE resources.kind = v.to_kind AND resources.name = v.to_name AND resources.org = v.to_org \
+         AND resources.env = v.to_env",
+    ),
     &[
         ("task", "text"),
         ("to_kind", "text"),
@@ -84,9 +113,10 @@ static AFTER: Multi = Multi::new(
 /// Dropped where the resource moved on since it was looked at.
 static FOUND: Multi = Multi::new(
     "UPDATE resources SET drift = v.found, drift_checked_at = v.now, \
-     drift_at = CASE WHEN drift_at IS NULL THEN NULL ELSE COALESCE(v.next, drift_at) END, \
-     due_at = CASE WHEN v.repair AND v.found <> '' THEN v.now ELSE due_at END, \
-     due_mark = CASE WHEN v.repair AND v.found <> '' THEN due_mark + 1 ELSE due_mark END \
+     drift_at = CASE WHEN drift_at IS NULL THEN NULL ELSE v.next END, \
+     due_at = CASE WHEN v.repair AND v.found <> '' AND state IN ('Ready', 'Failed') THEN v.now ELSE due_at END, \
+     due_mark = CASE WHEN v.repair AND v.found <> '' AND state IN ('Ready', 'Failed') THEN due_mark + 1 \
+       ELSE due_mark END \
      FROM {rows} WHERE resources.kind = v.to_kind AND resources.name = v.to_name AND resources.org = v.to_org \
      AND resources.env = v.to_env AND generation = v.of_generation AND NOT deleting",
     &[
@@ -104,6 +134,9 @@ static FOUND: Multi = Multi::new(
 
 const DRIFT_BEFORE: &str = "SELECT drift FROM resources WHERE kind = $1 AND name = $2 AND org = $3 AND env = $4 \
      AND generation = $5 AND NOT deleting";
+/// What a check saw may be older than what a change made since the check began: such a check knows nothing.
+const CHANGED_SINCE: &str = "SELECT 1 FROM tasks WHERE kind = $1 AND name = $2 AND org = $3 AND env = $4 AND mutates \
+     AND (state = 'running' OR fence > $5 OR ended_at >= $6) LIMIT 1";
 
 #[derive(Serialize)]
 struct OnTask<'a> {
@@ -237,26 +270,44 @@ fn after_row<'a>(task: &'a Task, after: &'a After, now: Timestamp) -> Option<Aft
     })
 }
 
-/// Back to the queue; or over, where it was asked to stop or there is nothing left to do.
-pub(super) async fn give_back(tx: &mut Tx<'_>, task: &Task, message: &str, now: Timestamp) -> Result<(), StoreError> {
+/// Whether a resource was changed, or is being, since a check of it began.
+pub(super) async fn changed_since(tx: &mut Tx<'_>, id: &ResourceId, check: &Task) -> Result<bool, StoreError> {
+    let began = check.started_at.map_or(0, |at| at.as_microsecond());
+    Ok(tx.row(Query::about(CHANGED_SINCE, id).bind(check.fence).bind(began)).await?.is_some())
+}
+
+/// Back to the queue, for now or from that time on; or over, where it was asked to stop or something else is wanted.
+pub(super) async fn give_back(
+    tx: &mut Tx<'_>,
+    task: &Task,
+    message: &str,
+    now: Timestamp,
+    from: Timestamp,
+) -> Result<(), StoreError> {
     let message = cut(message.to_owned());
-    let gone = match task.resource.as_ref().filter(|_| task.op.mutates()) {
-        Some(id) => tx.row(Query::about(EXISTS, id)).await?.is_none(),
-        None => false,
-    };
-    if gone {
-        let state = if task.op == TaskOp::Delete { TaskState::Done } else { TaskState::Cancelled };
-        return end(tx, task, state, &message, now, false).await;
+    let mut unwanted = task.cancelling;
+    if let Some(id) = task.resource.as_ref().filter(|_| task.op.mutates()) {
+        let deleting: Option<bool> = tx.row(Query::about(DELETING, id)).await?.map(|row| row.get(0)).transpose()?;
+        match deleting {
+            None => {
+                let state = if task.op == TaskOp::Delete { TaskState::Done } else { TaskState::Cancelled };
+                return end(tx, task, state, &message, now, false).await;
+            }
+            // Its resource went, and one of the same name came after it; or it was wanted again.
+            Some(deleting) => unwanted |= deleting != (task.op == TaskOp::Delete),
+        }
     }
-    if task.cancelling {
+    if unwanted {
         end(tx, task, TaskState::Cancelled, &message, now, false).await?;
         return after(tx, task, &After::cancelled(&message), now).await;
     }
-    tx.execute(Query::new(REQUEUE).bind(&task.id.0).bind(&message)).await?;
+    let waits = from > now;
+    let query = Query::new(REQUEUE).bind(&task.id.0).bind(&message).bind(waits).bind(from.as_microsecond());
+    tx.execute(query).await?;
     tx.execute_many(&FORGET_RECORDS, &[OnTask { task: &task.id.0 }]).await?;
     let lane = tx.lane(task.lane());
     lane.running -= 1;
-    lane.queued += 1;
+    lane.queued += i64::from(!waits);
     if let Some(id) = &task.resource {
         tx.event(id, "queued again", &message, &task.id.0, now);
     }
@@ -368,6 +419,9 @@ async fn drifted(op: &Report, task: &Task, tx: &mut Tx<'_>) -> Result<(), StoreE
     for found in op.drift.iter().filter(|found| own.contains(&found.id)) {
         let before = tx.row(Query::about(DRIFT_BEFORE, &found.id).bind(found.generation)).await?;
         let Some(before) = before else { continue };
+        if changed_since(tx, &found.id, task).await? {
+            continue;
+        }
         let before: String = before.get(0)?;
         if before != found.differences {
             let what = if found.differences.is_empty() { "as declared again" } else { "drifted" };
@@ -405,7 +459,7 @@ impl Op for Release {
             Some(task) if task.state == TaskState::Queued && task.fence == self.held.fence => return Ok(()),
             _ => return Err(ControlError::Fenced),
         };
-        give_back(tx, &task, &self.why, self.now).await?;
+        give_back(tx, &task, &self.why, self.now, self.now).await?;
         Ok(())
     }
 }

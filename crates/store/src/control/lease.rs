@@ -12,18 +12,21 @@ use crate::db::{Multi, Query};
 use crate::encode::{check_count, cut};
 use crate::error::StoreError;
 use async_trait::async_trait;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use std::collections::HashMap;
 use std::time::Duration;
 
 /// Tasks that one call leases, or beats for.
-const HELD_MAX: usize = 1_000;
+const HELD_MAX: usize = 4_096;
 /// Tasks whose time came that one call moves on, and leases that one call ends.
 const STEP_MAX: i64 = 1_000;
 const SERVICES_MAX: usize = 100;
 /// How often it is written down that an idle worker was heard of.
 const SEEN_EVERY_MICROS: i64 = 5_000_000;
+/// A task that outlived so many workers may be what they die of: from then on it waits, twice as long each time.
+const DEATHS_MAX: u32 = 3;
+const DEATH_PAUSE_SECONDS_MAX: i64 = 120;
 
 const WAKE: &str = "UPDATE tasks SET waiting = FALSE WHERE id IN (SELECT id FROM tasks WHERE state = 'queued' AND waiting \
      AND run_after <= $1 ORDER BY run_after LIMIT $2) RETURNING checks, lane_org, account, service";
@@ -52,7 +55,8 @@ const ENDED_LEASES: &str = concat!(
     " FROM tasks WHERE state = 'running' AND lease_until <= $1 ORDER BY lease_until, id LIMIT $2"
 );
 
-const ANY_ENDED: &str = "SELECT EXISTS (SELECT 1 FROM tasks WHERE state = 'running' AND lease_until <= $1)";
+const ANY_ENDED: &str = "SELECT EXISTS (SELECT 1 FROM tasks WHERE state = 'running' AND lease_until <= $1) \
+     OR EXISTS (SELECT 1 FROM tasks WHERE state = 'queued' AND waiting AND run_after <= $1)";
 const ANYTHING: &str = "SELECT EXISTS (SELECT 1 FROM lanes WHERE queued > 0) \
      OR EXISTS (SELECT 1 FROM tasks WHERE state = 'queued' AND waiting AND run_after <= $1), \
      EXISTS (SELECT 1 FROM workers WHERE name = $2 AND seen_at > $3 AND draining = $4)";
@@ -71,7 +75,7 @@ static TAKE: Multi = Multi::new(
 );
 
 static TAKE_RESOURCES: Multi = Multi::new(
-    "UPDATE resources SET fence = v.fence FROM {rows} WHERE resources.kind = v.kind AND resources.name = v.name \
+    "UPDATE resources SET fence = v.fence, stale = FALSE FROM {rows} WHERE resources.kind = v.kind AND resources.name = v.name \
      AND resources.org = v.org AND resources.env = v.env",
     &[("kind", "text"), ("name", "text"), ("org", "text"), ("env", "text"), ("fence", "bigint")],
 );
@@ -162,7 +166,9 @@ impl Turns {
             if key.checks != checks || lane.queued <= 0 {
                 continue;
             }
-            if !services.is_empty() && !services.contains(&key.service) || !org.is_empty() && key.org != org {
+            // What is of no one service, such as a plan of several kinds, is for any worker.
+            let served = services.is_empty() || key.service.is_empty() || services.contains(&key.service);
+            if !served || !org.is_empty() && key.org != org {
                 continue;
             }
             let (account_turn, running) =
@@ -209,10 +215,7 @@ impl Op for LeaseOp {
     async fn run_many(ops: &[&Self], tx: &mut Tx<'_>) -> Result<Vec<Result<Self::Answer, ControlError>>, Broken> {
         seen(ops, tx).await?;
         let now = ops.iter().map(|op| op.now).max().unwrap_or_default();
-        for row in tx.returning(Query::new(WAKE).bind(now.as_microsecond()).bind(STEP_MAX)).await? {
-            let key = LaneKey { checks: row.get(0)?, org: row.get(1)?, account: row.get(2)?, service: row.get(3)? };
-            tx.lane(key).queued += 1;
-        }
+        wake(tx, now).await?;
         tx.flush_lanes().await?;
         let mut turns = Turns::new(lanes(tx).await?);
         // Which worker gets how many from which lane, in the order of turns.
@@ -251,6 +254,22 @@ impl Op for LeaseOp {
         tx.execute_many(&TAKE_RESOURCES, &changed).await?;
         Ok(answers.into_iter().map(Ok).collect())
     }
+}
+
+/// Tasks whose time has come wait no longer.
+async fn wake(tx: &mut Tx<'_>, now: Timestamp) -> Result<(), StoreError> {
+    for row in tx.returning(Query::new(WAKE).bind(now.as_microsecond()).bind(STEP_MAX)).await? {
+        let key = LaneKey { checks: row.get(0)?, org: row.get(1)?, account: row.get(2)?, service: row.get(3)? };
+        tx.lane(key).queued += 1;
+    }
+    Ok(())
+}
+
+/// When a task whose worker died may be taken again.
+fn after_death(task: &Task, now: Timestamp) -> Timestamp {
+    let Some(more) = task.attempts.checked_sub(DEATHS_MAX) else { return now };
+    let seconds = (1i64 << more.min(16)).min(DEATH_PAUSE_SECONDS_MAX);
+    now.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(now)
 }
 
 async fn seen(ops: &[&LeaseOp], tx: &mut Tx<'_>) -> Result<(), StoreError> {
@@ -419,8 +438,9 @@ impl Op for Expire {
         for row in &rows {
             let old = task(row)?;
             let message = format!("the lease of {} ended", old.worker);
-            ends::give_back(tx, &old, &message, self.0).await?;
+            ends::give_back(tx, &old, &message, self.0, after_death(&old, self.0)).await?;
         }
+        wake(tx, self.0).await?;
         Ok(rows.len() as u64)
     }
 }
@@ -462,7 +482,8 @@ impl Control {
         self.write(BeatOp { worker: worker.to_owned(), rows, now }).await
     }
 
-    /// Tasks whose lease ended go back to the queue. How many; at most a thousand in one call.
+    /// Tasks whose lease ended go back to the queue, and those whose time has come can be taken. How many leases ended; at
+    /// most a thousand in one call.
     pub async fn expire(&self, now: Timestamp) -> Result<u64, ControlError> {
         let query = Query::new(ANY_ENDED).bind(now.as_microsecond());
         if self.store().pool().row(query, |row| row.get::<bool>(0)).await? != Some(true) {

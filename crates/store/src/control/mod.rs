@@ -8,6 +8,7 @@ mod apply;
 mod audit;
 pub mod counts;
 mod decide;
+mod delete;
 mod ends;
 mod lease;
 mod listen;

@@ -38,6 +38,8 @@ const META: &str = concat!(
 );
 const CHILDREN: &str = "SELECT c.kind, c.name, c.org, c.env FROM links l JOIN resources c ON c.id = l.child \
      WHERE l.kind = $1 AND l.name = $2 AND l.org = $3 AND l.env = $4 ORDER BY c.kind, c.name, c.org, c.env";
+const HAS_CHILDREN: &str =
+    "SELECT EXISTS (SELECT 1 FROM links WHERE kind = $1 AND name = $2 AND org = $3 AND env = $4)";
 const PARENTS: &str = "SELECT l.kind, l.name, l.org, l.env FROM links l JOIN resources c ON c.id = l.child \
      WHERE c.kind = $1 AND c.name = $2 AND c.org = $3 AND c.env = $4 ORDER BY l.kind, l.name, l.org, l.env";
 const EVENTS_AFTER: &str = concat!(
@@ -306,6 +308,12 @@ impl Control {
     /// Who refers to it.
     pub async fn children(&self, id: &ResourceId) -> Result<Vec<ResourceId>, StoreError> {
         self.store().pool().rows(Query::about(CHILDREN, id), |row| rows::id_at(row, 0)).await
+    }
+
+    /// Whether anyone refers to it.
+    pub async fn has_children(&self, id: &ResourceId) -> Result<bool, StoreError> {
+        let query = Query::about(HAS_CHILDREN, id);
+        Ok(self.store().pool().row(query, |row| row.get::<bool>(0)).await?.unwrap_or(false))
     }
 
     /// What it refers to, whether or not that is there.

@@ -7,7 +7,7 @@ use super::tasks::{self, task_columns};
 use super::tx::Tx;
 use super::types::*;
 use super::writer::Op;
-use crate::db::{Multi, Query};
+use crate::db::{Multi, Query, Row};
 use crate::encode::{JSON_BYTES_MAX, check_count, cut};
 use crate::error::StoreError;
 use crate::rows;
@@ -17,6 +17,7 @@ use berth_engine::record::EntryId;
 use berth_model::ResourceId;
 use jiff::Timestamp;
 use serde::Serialize;
+use serde_json::Value;
 
 /// Lines that are kept of a task's log; the oldest go first.
 const LOG_LINES_MAX: i64 = 2_000;
@@ -34,9 +35,8 @@ const HELD: &str = concat!(
 );
 const REMEMBER: &str = "INSERT INTO records (task, key, entry) VALUES ($1, $2, $3)";
 const ENTRY_OF: &str = "SELECT kind, name, org, env FROM journal WHERE id = $1";
-const CHANGING: &str = "SELECT 1 FROM tasks WHERE kind = $1 AND name = $2 AND org = $3 AND env = $4 AND mutates \
-     AND state = 'running'";
-const STATE_OF: &str = "SELECT state, deleting FROM resources WHERE kind = $1 AND name = $2 AND org = $3 AND env = $4";
+const STATE_OF: &str = "SELECT state, deleting, outputs, observed_generation, applied_by, trace FROM resources \
+     WHERE kind = $1 AND name = $2 AND org = $3 AND env = $4";
 /// What is being deleted is not Ready, whatever a worker that has not heard of it says. Drift is looked for while Ready.
 const AFTER_STATUS: &str = "UPDATE resources SET \
      state = CASE WHEN deleting AND state = 'Ready' THEN 'Deleting' ELSE state END, \
@@ -44,6 +44,21 @@ const AFTER_STATUS: &str = "UPDATE resources SET \
      drift_at = CASE WHEN state = 'Ready' AND NOT deleting AND drift_every IS NOT NULL \
        THEN COALESCE(drift_at, $5 + drift_every * $6 / 100) ELSE NULL END \
      WHERE kind = $1 AND name = $2 AND org = $3 AND env = $4";
+/// The same of a check, which neither begins nor ends that anyone looks for drift.
+const AFTER_CHECK: &str = "UPDATE resources SET state = 'Deleting' WHERE kind = $1 AND name = $2 AND org = $3 \
+     AND env = $4 AND deleting AND state = 'Ready'";
+/// Those that refer to what changed are as they should be no longer: they may have been made from what it was before. What
+/// was allowed or approved for them was not for this. Whoever changed it changed them.
+const UNSETTLE_CHILDREN: &str = "UPDATE resources SET state = 'Pending', message = $6, status_at = $5, due_at = $5, \
+     due_mark = due_mark + 1, attempts = 0, allow_replace = FALSE, allow_data_loss = FALSE, plan_digest = '', \
+     approved_by = '', applied_by = $7, trace = $8 \
+     WHERE id IN (SELECT child FROM links WHERE kind = $1 AND name = $2 AND org = $3 AND env = $4) \
+     AND state = 'Ready' AND observed_generation = generation AND NOT deleting AND service <> '' \
+     RETURNING kind, name, org, env";
+/// A task may be making one of them right now, from what was before. The next lease sees what is.
+const OUTDATE_CHILDREN: &str = "UPDATE resources SET stale = TRUE \
+     WHERE id IN (SELECT child FROM links WHERE kind = $1 AND name = $2 AND org = $3 AND env = $4) \
+     AND NOT (state = 'Ready' AND observed_generation = generation) AND NOT deleting";
 /// It is wanted again, and nothing of it is left: it begins anew.
 const BEGIN_ANEW: &str = "UPDATE resources SET state = 'Pending', message = '', observed_generation = 0, outputs = '{}', \
      facts = '{}', secret_names = '', secrets = '', due_at = $5, due_mark = due_mark + 1 \
@@ -116,9 +131,9 @@ impl Record {
             return Err(ControlError::Refused(format!("a {} task changes nothing", task.op.as_str())));
         }
         if let Some(id) = subject(&self.write)
-            && tx.row(Query::about(CHANGING, id)).await?.is_some()
+            && ends::changed_since(tx, id, task).await?
         {
-            return Err(ControlError::Refused(format!("{id} is being changed")));
+            return Err(ControlError::Refused(format!("{id} was changed since it was looked at")));
         }
         Ok(())
     }
@@ -140,15 +155,49 @@ impl Record {
 
     async fn status(&self, id: &ResourceId, task: &Task, tx: &mut Tx<'_>) -> Result<(), ControlError> {
         let now = self.now.as_microsecond();
-        let before: String = match tx.row(Query::about(STATE_OF, id)).await? {
-            Some(row) => row.get(0)?,
-            None => return Err(ControlError::NotFound(id.to_string())),
-        };
+        let row = tx.row(Query::about(STATE_OF, id)).await?;
+        let row = row.ok_or_else(|| ControlError::NotFound(id.to_string()))?;
+        let before: String = row.get(0)?;
         let Write::Status { status, .. } = &self.write else { return Ok(()) };
         tx.write(&self.write, self.held.fence, &task.id.0, now).await?;
-        tx.execute(Query::about(AFTER_STATUS, id).bind(now).bind(jitter_percent(id))).await?;
+        let settle = match task.op.mutates() {
+            true => Query::about(AFTER_STATUS, id).bind(now).bind(jitter_percent(id)),
+            false => Query::about(AFTER_CHECK, id),
+        };
+        tx.execute(settle).await?;
         if before != status.state {
             tx.event(id, &status.state, &status.message, &task.id.0, self.now);
+        }
+        if status.state == "Ready" {
+            self.unsettle_children(id, &row, task, tx).await?;
+        }
+        Ok(())
+    }
+
+    /// What refers to this one is looked at again when the outputs or the manifest that it was made from are others. An
+    /// Account is where things live, not what they are made from.
+    async fn unsettle_children(
+        &self,
+        id: &ResourceId,
+        before: &Row,
+        task: &Task,
+        tx: &mut Tx<'_>,
+    ) -> Result<(), ControlError> {
+        let after = tx.row(Query::about(STATE_OF, id)).await?;
+        let Some(after) = after.filter(|_| id.kind != "Account") else { return Ok(()) };
+        let made_from = |row: &Row| -> Result<(Value, i64), StoreError> {
+            let outputs: String = row.get(2)?;
+            Ok((rows::parse(&outputs, || format!("the outputs of {id}"))?, row.get(3)?))
+        };
+        if made_from(before)? == made_from(&after)? {
+            return Ok(());
+        }
+        tx.execute(Query::about(OUTDATE_CHILDREN, id)).await?;
+        let message = format!("{id} has changed");
+        let (who, trace): (String, String) = (after.get(4)?, after.get(5)?);
+        let query = Query::about(UNSETTLE_CHILDREN, id).bind(self.now.as_microsecond()).bind(&message);
+        for child in tx.returning(query.bind(&who).bind(&trace)).await? {
+            tx.event(&rows::id_at(&child, 0)?, "Pending", &message, &task.id.0, self.now);
         }
         Ok(())
     }

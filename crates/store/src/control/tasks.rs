@@ -44,11 +44,14 @@ const RECOUNT: &str = "INSERT INTO lanes (checks, org, account, service, queued,
      SELECT checks, lane_org, account, service, SUM(CASE WHEN state = 'queued' AND NOT waiting THEN 1 ELSE 0 END), \
      SUM(CASE WHEN state = 'running' THEN 1 ELSE 0 END), MAX(account_limit), 0 FROM tasks \
      WHERE state IN ('queued', 'running') GROUP BY checks, lane_org, account, service";
-const OPEN_OF: &str = concat!(
-    "SELECT ",
-    task_columns!(),
-    ", waiting FROM tasks WHERE kind = $1 AND name = $2 AND org = $3 AND env = $4 AND mutates \
-     AND state IN ('queued', 'running')"
+static OPEN_OF: Multi = Multi::new(
+    concat!(
+        "SELECT ",
+        task_columns!(),
+        ", waiting FROM {rows} JOIN tasks ON kind = v.of_kind AND name = v.of_name AND org = v.of_org AND env = v.of_env \
+         WHERE mutates AND state IN ('queued', 'running')"
+    ),
+    &[("of_kind", "text"), ("of_name", "text"), ("of_org", "text"), ("of_env", "text")],
 );
 /// Something else is wanted now.
 const STOP: &str = "UPDATE tasks SET cancelling = TRUE WHERE id = $1";
@@ -250,14 +253,26 @@ pub(super) async fn find(tx: &mut Tx<'_>, id: &TaskId) -> Result<Option<Task>, S
     tx.row(Query::new(TASK).bind(&id.0)).await?.map(|row| task(&row)).transpose()
 }
 
-/// An open task that does something else than is wanted now: a queued one ends, a running one is asked to stop.
+#[derive(Serialize)]
+struct OfResource<'a> {
+    of_kind: &'a str,
+    of_name: &'a str,
+    of_org: &'a str,
+    of_env: &'a str,
+}
+
+/// Open tasks that do something else than is wanted now: a queued one ends, a running one is asked to stop.
 pub(super) async fn supersede(
     tx: &mut Tx<'_>,
-    id: &ResourceId,
+    ids: &[&ResourceId],
     wanted: &str,
     now: Timestamp,
 ) -> Result<(), StoreError> {
-    for row in tx.rows(Query::about(OPEN_OF, id)).await? {
+    let of: Vec<OfResource> = ids
+        .iter()
+        .map(|id| OfResource { of_kind: &id.kind, of_name: &id.name, of_org: &id.org, of_env: &id.env })
+        .collect();
+    for row in tx.rows_many(&OPEN_OF, &of).await? {
         let old = task(&row)?;
         if old.op.as_str() == wanted {
             continue;

@@ -24,12 +24,22 @@ pub enum ControlError {
     /// Another plan waits for an approval than the one that was looked at.
     #[error("another plan of {id} waits for approval than the one that was looked at")]
     OtherPlan { id: ResourceId, waiting: String },
+    /// What it refers to is being deleted.
+    #[error("{id} cannot be applied: it refers to {parent}, which is being deleted")]
+    Going { id: Box<ResourceId>, parent: Box<ResourceId> },
+    /// Something that stays refers to what should go.
+    #[error("{id} cannot be deleted: {by} refers to it{}", and_more(*.more))]
+    InUse { id: Box<ResourceId>, by: Box<ResourceId>, more: usize },
     #[error("{0} does not exist")]
     NotFound(String),
     #[error("{0}")]
     Refused(String),
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+fn and_more(more: usize) -> String {
+    if more > 0 { format!(", and {more} more like it") } else { String::new() }
 }
 
 impl ControlError {
@@ -41,6 +51,8 @@ impl ControlError {
                 Self::Conflict { id: id.clone(), expected: *expected, found: *found }
             }
             Self::OtherPlan { id, waiting } => Self::OtherPlan { id: id.clone(), waiting: waiting.clone() },
+            Self::Going { id, parent } => Self::Going { id: id.clone(), parent: parent.clone() },
+            Self::InUse { id, by, more } => Self::InUse { id: id.clone(), by: by.clone(), more: *more },
             Self::NotFound(what) => Self::NotFound(what.clone()),
             Self::Refused(why) => Self::Refused(why.clone()),
             Self::Store(error) => Self::Store(error.again()),
@@ -580,8 +592,11 @@ pub struct AuditState {
     pub entries: i64,
     /// The first number that is missing or changed.
     pub broken_at: Option<i64>,
-    /// The last entry's hash.
+    /// The last entry's hash, and its number.
     pub head: String,
+    pub last: i64,
+    /// There was no time for all of it: go on after the last one.
+    pub more: bool,
 }
 
 /// A token to be kept: its hash, never itself.

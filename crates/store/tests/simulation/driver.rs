@@ -213,7 +213,8 @@ impl Driver {
         let waiting = std::mem::take(&mut self.world.borrow_mut().requests);
         for sent in waiting {
             let asks = matches!(sent.request, Request::Lease { .. });
-            let in_vain = asks && !self.queued && self.below(IDLE_ASKS) != 0;
+            // In the calm, nobody waits for an answer until the lease in it has ended.
+            let in_vain = faults && asks && !self.queued && self.below(IDLE_ASKS) != 0;
             let late = in_vain || (faults && self.below(4) == 0);
             if late { self.world.borrow_mut().requests.push(sent) } else { now.push(sent) }
         }

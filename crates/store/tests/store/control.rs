@@ -399,7 +399,7 @@ async fn deletes_wait_for_children_and_win_over_applies(place: Place) {
     control.apply(applying(vec![desired(&parent, json!({})), with_parent]), at(0)).await.unwrap();
     enqueue_due(&control, at(0)).await;
     let refused = control.delete(vec![parent.clone()], &actor(), note("delete"), at(1)).await.unwrap_err();
-    assert!(matches!(&refused, ControlError::Refused(why) if why.contains("child")), "{refused}");
+    assert!(matches!(&refused, ControlError::InUse { by, .. } if **by == child), "{refused}");
     assert!(matches!(
         control.delete(vec![vpc("nobody")], &actor(), note("delete"), at(1)).await,
         Err(ControlError::NotFound(_))

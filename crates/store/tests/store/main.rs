@@ -27,6 +27,7 @@ mod moving;
 mod opening;
 mod place;
 mod postgres;
+mod promises;
 mod rotation;
 mod secrets;
 mod server;

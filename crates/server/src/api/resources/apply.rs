@@ -74,13 +74,25 @@ pub async fn apply(shared: &Shared, caller: &Principal, request: pb::ApplyReques
             shared.books.close();
         }
         match written {
-            Ok(done) => break done,
+            Ok(done) => {
+                reschedule(shared, &done).await?;
+                break done;
+            }
             // Someone wrote between the look and the write: look again.
             Err(ControlError::Conflict { .. }) if tries < TRIES && !known.is_empty() => {}
             Err(error) => return Err(error.into()),
         }
     };
     Ok(pb::ApplyResponse { resources: done.iter().map(applied).collect(), warnings })
+}
+
+/// Environments say when drift is looked for: what is in one whose word is another now is compared soon, and then as it says.
+pub async fn reschedule(shared: &Shared, done: &[Applied]) -> Result<(), Fault> {
+    let changed = |one: &&Applied| one.id.kind == "Environment" && one.result != AppliedResult::Unchanged;
+    for one in done.iter().filter(changed) {
+        shared.control.reschedule(&one.id.org, &one.id.name, shared.now()).await?;
+    }
+    Ok(())
 }
 
 /// What is to be stored for resources that must not exist yet.

@@ -7,7 +7,7 @@ use crate::api::convert::argument;
 use crate::fault::{Code, Fault};
 use crate::pb;
 use berth_model::{Diagnostic, Manifest, ResourceId, Severity, graph, parse};
-use berth_store::Filter;
+use berth_store::ListQuery;
 use std::collections::{HashMap, HashSet};
 
 /// Files in one request.
@@ -18,7 +18,7 @@ const FILE_NAME_BYTES_MAX: usize = 4096;
 /// Beyond so many bytes, reading them would hold up others on the same thread.
 const READ_APART_BYTES: usize = 128 << 10;
 /// Resources that a misspelt name is compared with.
-const NEAR_MAX: usize = 1000;
+const NEAR_MAX: u32 = 1000;
 /// What is told of a request that is wrong in very many places.
 const PROBLEMS_MAX: usize = 1000;
 
@@ -130,9 +130,10 @@ async fn near(
         .map(|reference| (reference.to.kind, reference.to.org, reference.to.env))
         .collect();
     for (kind, org, env) in missing.into_iter().take(8) {
-        let filter = Filter { kind: Some(kind), org: Some(org), env: Some(env), ..Filter::default() };
-        let found = shared.control.store().resources(&filter).await?;
-        known.extend(found.into_iter().take(NEAR_MAX).map(|one| one.id).filter(|id| caller.may_see(id)));
+        let (kind, org, env) = (Some(kind), Some(org), Some(env));
+        let query = ListQuery { kind, org, env, limit: NEAR_MAX, ..ListQuery::default() };
+        let found = shared.control.list(&query).await?.resources;
+        known.extend(found.into_iter().map(|one| one.resource.id).filter(|id| caller.may_see(id)));
     }
     Ok(known)
 }

@@ -1,7 +1,7 @@
 //! Import: objects that are already in a cloud become resources. Nothing in the cloud is changed, and nothing is stored
 //! unless the plan of what would be stored is empty.
 
-use super::work::{new_task, run};
+use super::work::{common_service, new_task, run};
 use super::{apply, books};
 use crate::access::{Principal, Role, audit};
 use crate::api::Shared;
@@ -61,6 +61,7 @@ pub async fn import(
         region,
     };
     let mut task = new_task(shared, TaskOp::Import, &ask.org, &wire)?;
+    task.service = common_service(std::iter::once(ask.kind.as_str()));
     task.account = choice.name.clone();
     let found: ImportResult = run(shared, task).await?;
     let taken = name_them(shared, &ask, place, found).await?;
@@ -206,7 +207,9 @@ async fn prove(
         delete: Vec::new(),
         units: units.iter().map(UnitRow::from).collect(),
     };
-    let planned: PlanResult = run(shared, new_task(shared, TaskOp::Plan, &ask.org, &ask_plan)?).await?;
+    let mut task = new_task(shared, TaskOp::Plan, &ask.org, &ask_plan)?;
+    task.service = common_service(manifests.iter().map(|manifest| manifest.id.kind.as_str()));
+    let planned: PlanResult = run(shared, task).await?;
     if let Some(trouble) = planned.troubles.first() {
         let fault = Fault::new(Code::Refused, format!("{}: {}", trouble.id, trouble.message));
         return Err(Fault { help: trouble.help.clone(), ..fault });

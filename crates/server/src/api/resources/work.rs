@@ -6,6 +6,7 @@ use crate::access::{Principal, Role};
 use crate::api::Shared;
 use crate::api::convert::{self, argument, given_id, short};
 use crate::context::{DriftAsk, PlanAsk};
+use crate::controller::PRIORITY_WAITED;
 use crate::fault::{Code, Fault};
 use crate::gate;
 use crate::guards::foresee;
@@ -25,8 +26,6 @@ use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-/// Someone waits for it: before changes that nobody looks at.
-const PRIORITY: i32 = 100;
 /// Resources that one request compares.
 const COMPARED_MAX: usize = 20_000;
 /// Resources in one task.
@@ -44,7 +43,7 @@ pub(super) fn new_task(shared: &Shared, op: TaskOp, org: &str, ask: &impl Serial
         service: String::new(),
         account: String::new(),
         account_limit: 0,
-        priority: PRIORITY,
+        priority: PRIORITY_WAITED,
         run_after: shared.now(),
         generation: 0,
         payload: Some(SecretString::from(payload)),
@@ -79,7 +78,11 @@ pub async fn plan(shared: &Shared, caller: &Principal, request: pb::PlanRequest)
         units: Vec::new(),
     };
     let org = one_org(manifests.iter().map(|manifest| &manifest.id).chain(&delete));
-    let result: PlanResult = run(shared, new_task(shared, TaskOp::Plan, org, &ask)?).await?;
+    let mut task = new_task(shared, TaskOp::Plan, org, &ask)?;
+    let kinds =
+        manifests.iter().map(|manifest| manifest.id.kind.as_str()).chain(delete.iter().map(|id| id.kind.as_str()));
+    task.service = common_service(kinds);
+    let result: PlanResult = run(shared, task).await?;
     let by_id: HashMap<&ResourceId, &Manifest> = manifests.iter().map(|manifest| (&manifest.id, manifest)).collect();
     let mut problems: Vec<pb::Problem> =
         result.troubles.iter().map(|trouble| problem(trouble, by_id.get(&trouble.id).copied())).collect();
@@ -105,6 +108,16 @@ pub async fn plan(shared: &Shared, caller: &Principal, request: pb::PlanRequest)
 fn one_org<'i>(mut ids: impl Iterator<Item = &'i ResourceId>) -> &'i str {
     let first = ids.next().map_or("", |id| id.org.as_str());
     if ids.all(|id| id.org == first) { first } else { "" }
+}
+
+/// The service of all these kinds; none where they are of several: then any worker will do.
+pub(super) fn common_service<'a>(kinds: impl Iterator<Item = &'a str>) -> String {
+    let service = |kind: &str| berth_model::registry().kind(kind).map(|kind| kind.service.as_str()).unwrap_or_default();
+    let services: std::collections::BTreeSet<&str> = kinds.map(service).filter(|service| !service.is_empty()).collect();
+    match services.len() {
+        1 => services.first().map(|service| (*service).to_owned()).unwrap_or_default(),
+        _ => String::new(),
+    }
 }
 
 /// What stands in the way of one resource, at the place where it is declared.
@@ -139,7 +152,7 @@ pub async fn last_plan(shared: &Shared, stored: &StoredResource) -> Result<pb::P
     Ok(pb::PlanResponse {
         verdicts,
         plan: Some(object_to_struct(&plan.to_json())),
-        digest: meta.plan_digest,
+        digest: if meta.plan_digest.is_empty() { gate::digest(&plan) } else { meta.plan_digest },
         awaiting,
         approved_by: meta.approved_by,
         bases: vec![pb::Base { id: Some(convert::id(&stored.id)), generation: stored.generation }],
