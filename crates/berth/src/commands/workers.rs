@@ -42,7 +42,7 @@ fn table(workers: &[pb::Worker]) -> String {
     let now = Timestamp::now();
     for worker in workers {
         table.row([
-            worker.name.clone(),
+            crate::stored::or_dash(&worker.name),
             busy(worker),
             seen(worker, now),
             state(worker).into(),

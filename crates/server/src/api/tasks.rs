@@ -6,6 +6,7 @@ use crate::access::{Principal, Role, principal};
 use crate::fault::{Code, Fault};
 use crate::pb::{self, tasks_server::Tasks};
 use berth_store::{AuditNote, Task, TaskId, TaskOp, TaskQuery, TaskState};
+use std::collections::HashSet;
 use std::sync::Arc;
 use tonic::{Request, Response, Status};
 
@@ -124,12 +125,27 @@ impl Tasks for Service {
         &self,
         request: Request<pb::ListWorkersRequest>,
     ) -> Result<Response<pb::ListWorkersResponse>, Status> {
-        principal(&request)?;
+        let caller = principal(&request)?;
         let workers = self.0.control.workers().await.map_err(Fault::from)?;
+        // Who is confined sees that there are workers, and the names of those that worked for them: another org's may tell
+        // whose it is.
+        let met = match caller.is_everywhere() {
+            true => None,
+            false => {
+                let (org, env, limit) = (caller.scope_org(), caller.scope_env(), page::PAGE_MAX);
+                let query = TaskQuery { org, env, limit, ..TaskQuery::default() };
+                let tasks = self.0.control.tasks(&query).await.map_err(Fault::from)?;
+                let seen = tasks.into_iter().filter(|one| visible(&caller, one)).map(|one| one.worker);
+                Some(seen.collect::<HashSet<String>>())
+            }
+        };
         let workers = workers
             .into_iter()
             .map(|worker| pb::Worker {
-                name: worker.name,
+                name: match &met {
+                    Some(met) if !met.contains(&worker.name) => String::new(),
+                    _ => worker.name,
+                },
                 services: worker.services,
                 capacity: worker.capacity,
                 running: worker.running,

@@ -221,3 +221,18 @@ async fn strangers_do_not_fill_the_audit_log() {
     assert!((5..15).contains(&written), "{written}");
     server.stop().await;
 }
+
+#[tokio::test]
+async fn a_worker_of_another_org_has_no_name() {
+    let server = Server::start().await;
+    let draining = json!({"worker": "banks-own-worker", "draining": true});
+    let bank = server.token(Who::Has(Role::Worker, Reach::OtherOrg), false).await;
+    server.call(Protocol::Grpc, "WorkerService.Lease", &draining, bank.as_deref()).await.unwrap();
+    for (reach, named) in [(Reach::All, true), (Reach::Here, false)] {
+        let viewer = server.token(Who::Has(Role::Viewer, reach), false).await;
+        let answer = server.call(Protocol::Rest, "Tasks.Workers", &json!({}), viewer.as_deref()).await.unwrap();
+        assert_eq!(answer.body.contains("banks-own-worker"), named, "{reach:?}: {answer:?}");
+        assert!(answer.body.contains("seenAt"), "that there is one is no secret: {answer:?}");
+    }
+    server.stop().await;
+}
