@@ -120,8 +120,9 @@ fn standing_in_the_way(resource: &ResourcePlan, input: &GateInput, verdicts: &[V
         return Some(format!("{id} would be {what}, which was not allowed: apply it with --allow-replace"));
     }
     let loses_data = resource.units.iter().any(|unit| unit.loses_data);
-    (loses_data && !input.allow_data_loss)
-        .then(|| format!("{id} would lose data, which was not allowed: apply it with --allow-data-loss"))
+    (loses_data && !input.allow_data_loss).then(|| {
+        format!("{id} would lose data, which was not allowed: look at its plan, then apply it with --allow-replace")
+    })
 }
 
 /// Whether something goes that is still there.

@@ -80,7 +80,7 @@ fn what_takes_something_away_must_be_allowed() {
     // Data is more than an object.
     let mut losing = replace.clone();
     losing.resources[0].units[0].loses_data = true;
-    assert!(blocked(&losing, &allowed).contains("--allow-data-loss"));
+    assert!(blocked(&losing, &allowed).contains("would lose data"));
     let all = GateInput { allow_data_loss: true, ..allowed };
     assert!(matches!(decide(&losing, &all, None), Gate::Proceed { .. }));
     // Also a pool that is no longer declared, and nodes that roll; not what is gone already.

@@ -52,21 +52,67 @@ fn unknown_names_get_a_hint() {
     }
 }
 
+/// The commands that a help text lists.
+fn listed(help: &str) -> Vec<String> {
+    let lines = help.lines().skip_while(|line| !line.starts_with("Commands:")).skip(1);
+    let lines = lines.take_while(|line| line.starts_with("  "));
+    lines.filter_map(|line| line.split_whitespace().next().map(str::to_owned)).filter(|name| name != "help").collect()
+}
+
+fn flags(text: &str) -> Vec<String> {
+    let flag = regex::Regex::new("--[a-z][a-z-]+[a-z]").unwrap();
+    flag.find_iter(text).map(|found| found.as_str().to_owned()).collect()
+}
+
+fn sources(folder: &std::path::Path, into: &mut Vec<std::path::PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+        match entry.extension().and_then(std::ffi::OsStr::to_str) {
+            _ if entry.is_dir() => sources(&entry, into),
+            Some("rs" | "md" | "service") => into.push(entry),
+            _ => {}
+        }
+    }
+}
+
+/// What documents and the server's messages tell people to type can be typed.
+#[test]
+fn every_flag_that_is_named_is_there() {
+    // Of kubectl, of curl, and of our own tools.
+    const OTHERS: [&str; 6] = ["--from-file", "--from-literal", "--set", "--down", "--api-url", "--data-binary"];
+    let project = Project::new();
+    let mut known: std::collections::HashSet<String> = OTHERS.map(str::to_owned).into();
+    for command in listed(&project.berth(&["--help"]).ok().stdout) {
+        let help = project.berth(&[&command, "--help"]).ok().stdout;
+        for inner in listed(&help) {
+            known.extend(flags(&project.berth(&[&command, &inner, "--help"]).ok().stdout));
+        }
+        known.extend(flags(&help));
+    }
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut files = vec![root.join("README.md"), root.join("ARCHITECTURE.md")];
+    files.extend(
+        ["quickstart", "operations", "guardrails", "manifests", "sandbox", "troubleshooting"]
+            .map(|name| root.join(format!("docs/{name}.md"))),
+    );
+    for folder in ["deploy/systemd", "crates/server/src"] {
+        sources(&root.join(folder), &mut files);
+    }
+    let mut wrong = Vec::new();
+    for file in files {
+        let text = std::fs::read_to_string(&file).unwrap();
+        wrong.extend(flags(&text).into_iter().filter(|flag| !known.contains(flag)).map(|flag| (file.clone(), flag)));
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
 #[test]
 fn every_help_begins_with_two_examples() {
     let project = Project::new();
     let root = project.berth(&["--help"]).ok();
     shows!("help", root);
-    let commands: Vec<String> = root
-        .stdout
-        .lines()
-        .skip_while(|line| !line.starts_with("Commands:"))
-        .skip(1)
-        .take_while(|line| line.starts_with("  "))
-        .filter_map(|line| line.split_whitespace().next().map(str::to_owned))
-        .collect();
+    let commands = listed(&root.stdout);
     assert!(commands.len() >= 10, "{commands:?}");
-    for command in commands.iter().filter(|command| *command != "help") {
+    for command in &commands {
         let run = project.berth(&[command, "--help"]).ok();
         assert_eq!(project.berth(&["help", command]).ok().stdout, run.stdout);
         let lines: Vec<&str> = run.stdout.lines().take(4).collect();
