@@ -10,6 +10,7 @@ mod contexts;
 mod database;
 mod diagnostics;
 mod drift_view;
+mod ends;
 mod failure;
 mod files;
 mod graph;

@@ -114,7 +114,9 @@ impl Connection {
                 Fault::new(Code::InvalidArgument, format!("`{text}` is not the fingerprint of a certificate"))
                     .help("it is 64 hexadecimal digits: the SHA-256 that `berth server` prints when it starts")
             })?;
-            return endpoint.tls_config_with_verifier(tls, Arc::new(Pinned { wanted, provider })).map_err(cannot);
+            return endpoint
+                .tls_config_with_verifier(tls, Arc::new(Pinned { wanted: Wanted::Only(wanted), provider }))
+                .map_err(cannot);
         }
         match &self.ca {
             Some(pem) => endpoint.tls_config(tls.ca_certificate(Certificate::from_pem(pem))).map_err(cannot),
@@ -304,9 +306,16 @@ pub fn fingerprint(text: &str) -> Option<[u8; 32]> {
 
 /// Trusts one certificate, whoever signed it and whatever names are in it.
 #[derive(Debug)]
-struct Pinned {
-    wanted: [u8; 32],
-    provider: Arc<CryptoProvider>,
+pub(crate) struct Pinned {
+    pub wanted: Wanted,
+    pub provider: Arc<CryptoProvider>,
+}
+
+#[derive(Debug)]
+pub(crate) enum Wanted {
+    Only([u8; 32]),
+    /// Only to look at what is shown: such a connection is closed before anything is sent.
+    ToLook,
 }
 
 impl ServerCertVerifier for Pinned {
@@ -319,9 +328,10 @@ impl ServerCertVerifier for Pinned {
         _now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
         let found: [u8; 32] = Sha256::digest(end_entity).into();
-        match found == self.wanted {
-            true => Ok(ServerCertVerified::assertion()),
-            false => Err(rustls::Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure)),
+        match self.wanted {
+            Wanted::ToLook => Ok(ServerCertVerified::assertion()),
+            Wanted::Only(wanted) if wanted == found => Ok(ServerCertVerified::assertion()),
+            Wanted::Only(_) => Err(rustls::Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure)),
         }
     }
 

@@ -1,6 +1,7 @@
 //! `berth sandbox`: simulated clouds that stay, in the foreground or behind.
 
 use crate::cli::{Threads, block_on};
+use crate::ends::Ends;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::sandbox::{self, Post, Record};
 use crate::{output, project};
@@ -115,34 +116,6 @@ async fn serve(args: Args, fail: Vec<Rule>, folder: &Path) -> Outcome {
     drop(post);
     started.stop().await;
     Ok(Exit::Done)
-}
-
-/// Ctrl-C, or the signal that `--stop` sends.
-struct Ends {
-    #[cfg(unix)]
-    terminate: tokio::signal::unix::Signal,
-}
-
-impl Ends {
-    fn listen() -> Result<Self, Failure> {
-        Ok(Self {
-            #[cfg(unix)]
-            terminate: tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
-                .map_err(|error| Failure::caused("cannot listen for signals", &error))?,
-        })
-    }
-
-    async fn wait(&mut self) {
-        #[cfg(unix)]
-        tokio::select! {
-            _ = tokio::signal::ctrl_c() => {}
-            _ = self.terminate.recv() => {}
-        }
-        #[cfg(not(unix))]
-        {
-            _ = tokio::signal::ctrl_c().await;
-        }
-    }
 }
 
 /// How to point berth and the clouds' own tools here.

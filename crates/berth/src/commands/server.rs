@@ -1,5 +1,6 @@
 //! `berth server`: the control plane, in one process and with nothing else needed to start.
 
+use crate::ends::Ends;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::oidc_args::OidcArgs;
 use crate::sandbox::{SandboxArgs, Sandboxed, connect_or_start};
@@ -257,32 +258,4 @@ fn how_to(running: &Running, args: &Args, database: &str) -> String {
 
 fn shown(path: &Path) -> String {
     path.display().to_string()
-}
-
-/// Ctrl-C, or the signal that a supervisor sends.
-struct Ends {
-    #[cfg(unix)]
-    terminate: tokio::signal::unix::Signal,
-}
-
-impl Ends {
-    fn listen() -> Result<Self, Failure> {
-        Ok(Self {
-            #[cfg(unix)]
-            terminate: tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
-                .map_err(|error| Failure::caused("cannot listen for signals", &error))?,
-        })
-    }
-
-    async fn wait(&mut self) {
-        #[cfg(unix)]
-        tokio::select! {
-            _ = tokio::signal::ctrl_c() => {}
-            _ = self.terminate.recv() => {}
-        }
-        #[cfg(not(unix))]
-        if let Err(error) = tokio::signal::ctrl_c().await {
-            tracing::warn!(%error, "cannot listen for Ctrl-C");
-        }
-    }
 }

@@ -1,11 +1,9 @@
 //! Trust by fingerprint: what a server shows is compared with what its user was told, and kept from then on.
 
-use crate::client::fingerprint;
+use crate::client::{Pinned, Wanted, fingerprint};
 use crate::fault::{Code, Fault};
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
-use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
-use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::ClientConfig;
+use rustls_pki_types::{CertificateDer, ServerName};
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
 use std::time::Duration;
@@ -60,7 +58,7 @@ async fn shown(url: &str) -> Result<Vec<CertificateDer<'static>>, Fault> {
         .with_safe_default_protocol_versions()
         .map_err(|error| at(error.to_string()))?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Looking { provider }))
+        .with_custom_certificate_verifier(Arc::new(Pinned { wanted: Wanted::ToLook, provider }))
         .with_no_client_auth();
     let look = async {
         let stream = TcpStream::connect((host.as_str(), port)).await?;
@@ -79,45 +77,4 @@ fn pem(certificate: &CertificateDer<'_>) -> String {
     let text = base64::engine::general_purpose::STANDARD.encode(certificate);
     let lines: Vec<&str> = text.as_bytes().chunks(64).filter_map(|line| std::str::from_utf8(line).ok()).collect();
     format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", lines.join("\n"))
-}
-
-/// Takes whatever is shown, to be looked at: a connection made with it is closed before anything is sent.
-#[derive(Debug)]
-struct Looking {
-    provider: Arc<CryptoProvider>,
-}
-
-impl ServerCertVerifier for Looking {
-    fn verify_server_cert(
-        &self,
-        _end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _server_name: &ServerName<'_>,
-        _ocsp_response: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
-    }
 }
