@@ -41,6 +41,8 @@ pub struct Declared {
     pub provider: String,
     /// Where its token is, or the token itself.
     pub token: Option<SecretValue>,
+    /// The same of one that may only read, where there is one.
+    pub observe_token: Option<SecretValue>,
     pub api_url: Option<String>,
     pub region: Option<String>,
     pub requests_per_second: u32,
@@ -51,14 +53,14 @@ impl Declared {
     /// From an encoded spec.
     pub fn read(id: &ResourceId, spec: &[u8]) -> Outcome<Self> {
         let spec = AccountSpec::decode(spec).map_err(|_| Trouble::refused(format!("{id} cannot be read")))?;
-        let (token, api_url, region) = match spec.provider.as_str() {
+        let (token, observe_token, api_url, region) = match spec.provider.as_str() {
             "civo" => {
                 let block = spec.civo.unwrap_or_default();
-                (block.token, block.api_url, block.region)
+                (block.token, block.observe_token, block.api_url, block.region)
             }
             "digitalocean" => {
                 let block = spec.digitalocean.unwrap_or_default();
-                (block.token, block.api_url, String::new())
+                (block.token, block.observe_token, block.api_url, String::new())
             }
             other => return Err(Trouble::refused(format!("{id}: no cloud is named `{other}`"))),
         };
@@ -66,6 +68,7 @@ impl Declared {
         Ok(Self {
             provider: spec.provider,
             token,
+            observe_token: observe_token.filter(|token| token.source.is_some()),
             api_url: given(api_url),
             region: given(region),
             requests_per_second: spec.requests_per_second,
@@ -109,7 +112,7 @@ impl Accounts {
 
     /// Adds an Account resource; its secrets must be in the clear. `spec` is its encoded spec.
     pub fn add(&mut self, id: &ResourceId, spec: &[u8], var: impl Fn(&str) -> Option<String>) -> Outcome<()> {
-        let Declared { provider, token, api_url, region, requests_per_second, max_concurrent_tasks } =
+        let Declared { provider, token, api_url, region, requests_per_second, max_concurrent_tasks, .. } =
             Declared::read(id, spec)?;
         let api_url = api_url.or_else(|| usual_url(&provider, &var));
         let credentials = match self.simulated_credentials(&provider) {

@@ -152,9 +152,11 @@ pub enum TokenFrom {
 }
 
 impl AccountRow {
-    /// The row, and the token where the account itself holds it.
-    pub fn of(name: &str, declared: &Declared) -> (Self, Option<SecretString>) {
-        let source = declared.token.as_ref().and_then(|token| token.source.as_ref());
+    /// The row, and the token where the account itself holds it. What only looks gets the one that may only read, where
+    /// there is one.
+    pub fn of(name: &str, declared: &Declared, only_looks: bool) -> (Self, Option<SecretString>) {
+        let token = declared.observe_token.as_ref().filter(|_| only_looks).or(declared.token.as_ref());
+        let source = token.and_then(|token| token.source.as_ref());
         let (token, sealed) = match source {
             Some(Source::Value(text)) => (TokenFrom::Sealed, Some(SecretString::from(text.clone()))),
             Some(Source::FromEnv(name)) => (TokenFrom::Env(name.clone()), None),
@@ -415,6 +417,29 @@ mod tests {
         assert_eq!(request.wanted[0].manifest.id.name, "net");
         assert_eq!(request.wanted[0].default_region.as_deref(), Some("lon1"));
         assert_eq!(request.known.units.values().map(Vec::len).sum::<usize>(), 1);
+    }
+
+    #[test]
+    fn what_only_looks_gets_a_token_that_may_only_read() {
+        let account = |observe: Value| {
+            let mut civo = json!({"token": {"value": "may-change"}, "region": "fra1"});
+            civo.as_object_mut().unwrap().extend(observe.as_object().cloned().unwrap());
+            let json = json!({"apiVersion": "byoc.berth.dev/v1", "kind": "Account", "metadata": {"name": "main"},
+                              "spec": {"provider": "civo", "civo": civo}});
+            let manifest = Manifest::from_json(&json).unwrap();
+            Declared::read(&manifest.id, &manifest.resolve(&|_| String::new())).unwrap()
+        };
+        let token = |declared: &Declared, only_looks| {
+            let (row, token) = AccountRow::of("main", declared, only_looks);
+            (row.token, token.map(|token| token.expose_secret().to_owned()))
+        };
+        let sealed = |text: &str| (TokenFrom::Sealed, Some(text.to_owned()));
+        let both = account(json!({"observeToken": {"value": "may-read"}}));
+        assert_eq!((token(&both, true), token(&both, false)), (sealed("may-read"), sealed("may-change")));
+        let local = account(json!({"observeToken": {"fromEnv": "CIVO_READER"}}));
+        assert_eq!(token(&local, true), (TokenFrom::Env("CIVO_READER".into()), None));
+        let one = account(json!({}));
+        assert_eq!((token(&one, true), token(&one, false)), (sealed("may-change"), sealed("may-change")));
     }
 
     #[test]

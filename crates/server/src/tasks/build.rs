@@ -117,12 +117,13 @@ impl Reader<'_> {
     async fn add_accounts(
         &mut self,
         names: BTreeSet<String>,
+        only_looks: bool,
         context: &mut Context,
         sealed: &mut Sealed,
     ) -> Result<(), Fault> {
         for name in names {
             if let Some(declared) = self.account(&name).await? {
-                let (row, token) = AccountRow::of(&name, declared);
+                let (row, token) = AccountRow::of(&name, declared, only_looks);
                 if let Some(token) = token {
                     sealed.token(&name, &token);
                 }
@@ -162,7 +163,7 @@ impl Reader<'_> {
             let region = self.account(&account).await?.and_then(|declared| declared.region.clone());
             context.wanted.push(WantedRow { id, manifest: None, account, region });
         }
-        self.add_accounts(names, &mut context, &mut sealed).await?;
+        self.add_accounts(names, false, &mut context, &mut sealed).await?;
         Ok((context, sealed))
     }
 
@@ -194,7 +195,7 @@ impl Reader<'_> {
                 });
             }
         }
-        self.add_accounts(names, &mut context, &mut sealed).await?;
+        self.add_accounts(names, true, &mut context, &mut sealed).await?;
         Ok((context, sealed))
     }
 
@@ -247,7 +248,7 @@ impl Reader<'_> {
         }
         context.units.extend(ask.units);
         context.unwanted = ask.delete;
-        self.add_accounts(names, &mut context, &mut sealed).await?;
+        self.add_accounts(names, true, &mut context, &mut sealed).await?;
         // An account that is only planned has a stored namesake's token in the cache, or none: the planned one counts.
         Ok((context, sealed))
     }
@@ -274,7 +275,7 @@ impl Reader<'_> {
         let payload = self.control.payload(&task.id).await?.ok_or_else(|| bad_payload(task))?;
         let ask: ImportAsk = serde_json::from_str(payload.expose_secret()).map_err(|_| bad_payload(task))?;
         let (mut context, mut sealed) = (Context::default(), Sealed::default());
-        self.add_accounts([ask.account.clone()].into(), &mut context, &mut sealed).await?;
+        self.add_accounts([ask.account.clone()].into(), true, &mut context, &mut sealed).await?;
         context.import = Some(ask);
         Ok((context, sealed))
     }

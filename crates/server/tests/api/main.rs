@@ -2,6 +2,7 @@
 
 mod errors;
 mod flow;
+mod follow;
 mod limits;
 mod world;
 

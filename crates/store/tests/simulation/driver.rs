@@ -3,7 +3,7 @@
 use crate::Seen;
 use crate::server::{Server, id};
 use crate::worker::{Answer, Request, Worker};
-use crate::world::{Shared, World};
+use crate::world::{Sent, Shared, World};
 use berth_store::{ListQuery, TaskQuery};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -42,6 +42,7 @@ pub struct Driver {
     expired: u64,
     restarts: u64,
     doubled: u64,
+    batched: u64,
 }
 
 impl Driver {
@@ -62,6 +63,7 @@ impl Driver {
             expired: 0,
             restarts: 0,
             doubled: 0,
+            batched: 0,
         }
     }
 
@@ -77,6 +79,7 @@ impl Driver {
             (&seen.expired, self.expired),
             (&seen.restarts, self.restarts),
             (&seen.doubled, self.doubled),
+            (&seen.batched, self.batched),
             (&seen.creates, creates),
         ] {
             number.fetch_add(more, Ordering::Relaxed);
@@ -222,8 +225,35 @@ impl Driver {
             now.reverse();
         }
         let twice = faults && self.below(8) == 0;
-        for sent in now {
-            let answer = self.server.answer(sent.request.clone(), &self.world).await;
+        // What is asked at the same time shares a transaction. Leases look before they ask, which takes as long as it takes:
+        // in which order they come would not be the seed's choice.
+        let leases = |sent: &Sent| matches!(sent.request, Request::Lease { .. });
+        let (apart, together): (Vec<Sent>, Vec<Sent>) = now.into_iter().partition(leases);
+        let mut said = Vec::new();
+        for sent in apart {
+            let mut answers = self.ask(&[&sent], false).await;
+            if twice {
+                answers.extend(self.ask(&[&sent], false).await);
+            }
+            said.push((sent, answers));
+        }
+        let at_once = self.below(2) == 0;
+        if at_once {
+            let mut answers = self.ask(&together.iter().collect::<Vec<_>>(), twice).await;
+            self.batched += u64::from(answers.len() > 1);
+            let mut again = answers.split_off(together.len()).into_iter();
+            for (sent, first) in together.into_iter().zip(answers) {
+                said.push((sent, std::iter::once(first).chain(again.next()).collect()));
+            }
+        } else {
+            for sent in together {
+                let answers = self.ask(&[&sent], twice).await;
+                said.push((sent, answers));
+            }
+        }
+        for (sent, answers) in said {
+            let mut answers = answers.into_iter();
+            let Some(answer) = answers.next() else { continue };
             self.note(format!("worker {} {} -> {}", sent.worker, short(&sent.request), short(&answer)));
             self.fenced += u64::from(matches!(answer, Answer::Fenced));
             match (&sent.request, &answer) {
@@ -232,14 +262,25 @@ impl Driver {
                 (Request::Release { .. }, _) => self.queued = true,
                 _ => {}
             }
-            if twice {
-                let again = self.server.answer(sent.request.clone(), &self.world).await;
+            for again in answers {
                 self.note(format!("worker {} again -> {}", sent.worker, short(&again)));
                 self.doubled += 1;
             }
             let answer = if faults && self.below(10) == 0 { Answer::Lost } else { answer };
             self.world.borrow_mut().answers.push((sent.number, answer));
         }
+    }
+
+    /// All at once; and then, or at once with them, all again.
+    async fn ask(&self, sent: &[&Sent], twice: bool) -> Vec<Answer> {
+        let mut open = Vec::with_capacity(sent.len());
+        for one in sent {
+            open.push(self.server.is_open(&one.request).await);
+        }
+        let first = sent.iter().zip(open).map(|(one, open)| (one.request.clone(), open));
+        let again = sent.iter().filter(|_| twice).map(|one| (one.request.clone(), false));
+        let asked = first.chain(again).map(|(request, open)| self.server.answer(request, &self.world, open));
+        futures::future::join_all(asked).await
     }
 
     fn answers(&mut self, faults: bool) {

@@ -28,6 +28,7 @@ struct Seen {
     expired: AtomicU64,
     restarts: AtomicU64,
     doubled: AtomicU64,
+    batched: AtomicU64,
     creates: AtomicU64,
 }
 
@@ -80,16 +81,18 @@ fn no_schedule_breaks_a_rule() {
     }
     let count = |number: &AtomicU64| number.load(Ordering::Relaxed);
     println!(
-        "{} fenced, {} crashes, {} leases expired, {} restarts, {} delivered twice, {} creates",
+        "{} fenced, {} crashes, {} leases expired, {} restarts, {} delivered twice, {} at once, {} creates",
         count(&seen.fenced),
         count(&seen.crashes),
         count(&seen.expired),
         count(&seen.restarts),
         count(&seen.doubled),
+        count(&seen.batched),
         count(&seen.creates)
     );
     if !one {
-        for number in [&seen.fenced, &seen.crashes, &seen.expired, &seen.restarts, &seen.doubled, &seen.creates] {
+        let Seen { fenced, crashes, expired, restarts, doubled, batched, creates } = &seen;
+        for number in [fenced, crashes, expired, restarts, doubled, batched, creates] {
             assert!(count(number) > 100, "the schedules explore too little");
         }
     }

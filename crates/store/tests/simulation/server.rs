@@ -183,7 +183,13 @@ impl Server {
         Held { fence: task.map_or(held.fence, |task| task.fence), ..held.clone() }
     }
 
-    pub async fn answer(&self, request: Request, world: &Shared) -> Answer {
+    /// What is known of a report's task before it is told: said again, it is over already.
+    pub async fn is_open(&self, request: &Request) -> bool {
+        let Request::Report { held, .. } = request else { return false };
+        self.control.task(&held.task).await.expect("a read").is_some_and(|task| task.state.is_open())
+    }
+
+    pub async fn answer(&self, request: Request, world: &Shared, is_open: bool) -> Answer {
         let now = world.borrow().now;
         match request {
             Request::Lease { worker } => self.lease(worker, world).await,
@@ -215,12 +221,11 @@ impl Server {
             }
             Request::Report { held, ending } => {
                 let under = self.held(&held).await;
-                let before = self.control.task(&held.task).await.expect("a read");
                 match self.control.report(&under, *ending, now).await {
                     // Said again is fine, and has no effect.
                     Ok(()) => {
                         let mut world = world.borrow_mut();
-                        if before.is_some_and(|task| task.state.is_open()) {
+                        if is_open {
                             world.accepted(&held, "report");
                         }
                         world.over(&held);
