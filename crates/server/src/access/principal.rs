@@ -2,7 +2,7 @@
 
 use crate::fault::{Code, Fault};
 use berth_model::ResourceId;
-use berth_store::{Actor, TokenRow};
+use berth_store::{Actor, ControlError, TokenRow};
 use jiff::Timestamp;
 use std::sync::Arc;
 
@@ -115,6 +115,19 @@ impl Principal {
     /// For reads: what is outside the scope is not there.
     pub fn see(&self, id: &ResourceId) -> Result<(), Fault> {
         if self.may_see(id) { Ok(()) } else { Err(absent(id)) }
+    }
+
+    /// What became of their write. Who else refers to something is not theirs to know everywhere.
+    pub fn told(&self, error: ControlError) -> Fault {
+        match error {
+            ControlError::InUse { id, by, .. } if !self.may_see(&by) => self.held_elsewhere(&id),
+            error => error.into(),
+        }
+    }
+
+    pub fn held_elsewhere(&self, id: &ResourceId) -> Fault {
+        let why = format!("something that {} may not change refers to {id}", self.actor.name);
+        Fault::new(Code::Denied, why).help(format!("this token is for {}", self.scope()))
     }
 
     /// For writes: scope and role; what decides about others' resources needs an admin.

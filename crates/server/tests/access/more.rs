@@ -94,6 +94,32 @@ async fn only_admins_write_what_decides_about_others() {
 }
 
 #[tokio::test]
+async fn what_keeps_a_resource_is_named_to_those_who_may_see_it() {
+    let server = Server::start().await;
+    let text = "apiVersion: civo.berth.dev/v1\nkind: CivoVpc\nmetadata: {name: held, org: shop, env: dev}\n\
+         spec: {networkName: held, region: fra1}\n---\n\
+         apiVersion: civo.berth.dev/v1\nkind: CivoFirewall\nmetadata: {name: holder, org: shop, env: prod}\n\
+         spec: {name: holder, networkId: {valueFrom: {kind: CivoVpc, name: held, env: dev}}}\n";
+    let request = json!({"files": [{"name": "a.yaml", "text": text}]});
+    let id = json!({"kind": "CivoVpc", "name": "held", "org": "shop", "env": "dev"});
+    let admin = server.token(Who::Has(Role::Admin, Reach::All), false).await.unwrap();
+    let answer = server.call(Protocol::Grpc, "Resources.Apply", &request, Some(&admin)).await.unwrap();
+    assert_eq!(answer.code, "ok", "{answer:?}");
+    let here = server.token(Who::Has(Role::Operator, Reach::Here), false).await.unwrap();
+    for (token, code, named) in [(&admin, "refused", true), (&here, "denied", false)] {
+        for (method, ask) in [("Resources.Delete", id.clone()), ("Resources.Apply", json!({"delete": [id]}))] {
+            let answer = server.call(Protocol::Grpc, method, &ask, Some(token)).await.unwrap();
+            assert_eq!(
+                (answer.code.as_str(), answer.message.contains("holder")),
+                (code, named),
+                "{method}: {answer:?}"
+            );
+        }
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn an_address_that_guesses_waits_and_those_who_were_let_in_do_not() {
     let server = Server::with(|config| config.limits.failed_attempts = 5).await;
     let (good, _) = server.make("good", Role::Viewer, "", "", 3600).await;

@@ -80,7 +80,7 @@ pub async fn apply(shared: &Shared, caller: &Principal, request: pb::ApplyReques
             }
             // Someone wrote between the look and the write: look again.
             Err(ControlError::Conflict { .. }) if tries < TRIES && !known.is_empty() => {}
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(caller.told(error)),
         }
     };
     Ok(pb::ApplyResponse { resources: done.iter().map(applied).collect(), warnings })

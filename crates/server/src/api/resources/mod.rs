@@ -93,15 +93,14 @@ impl Resources for Service {
         for child in &ids {
             // Its name is not theirs to know.
             if !caller.may_see(child) {
-                let why = format!("something that {} may not change refers to {id}", caller.actor.name);
-                let help = format!("this token is for {}", caller.scope());
-                return Err(Fault::new(crate::fault::Code::Denied, why).help(help).into());
+                return Err(caller.held_elsewhere(&id).into());
             }
             caller.require(Role::Operator, child)?;
         }
         let note = audit::note("delete", audit::targets(&ids), "");
         let shared = &self.0;
-        shared.control.delete(ids.clone(), &caller.actor, note, shared.now()).await.map_err(Fault::from)?;
+        let deleted = shared.control.delete(ids.clone(), &caller.actor, note, shared.now()).await;
+        deleted.map_err(|error| caller.told(error))?;
         if ids.iter().any(books::concerns) {
             shared.books.close();
         }
