@@ -60,6 +60,7 @@ fn main() -> Result<()> {
 }
 
 async fn run(options: &Options) -> Result<()> {
+    process::check_disk(&std::env::temp_dir())?;
     let turns = if options.creates { creates::run(options).await? } else { Vec::new() };
     let mut fleets = Vec::new();
     for target in options.targets.iter().copied().filter(|target| options.fleets && *target != Target::Kube) {

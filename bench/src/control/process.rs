@@ -70,6 +70,16 @@ impl Drop for Process {
     }
 }
 
+/// What everyone's data is written to must be able to keep it: where syncing costs nothing, durable creates would too.
+pub fn check_disk(folder: &Path) -> Result<()> {
+    const IN_MEMORY: [i64; 2] = [0x0102_1994, 0x8584_58f6];
+    let kind = rustix::fs::statfs(folder)?.f_type;
+    if IN_MEMORY.contains(&(kind as i64)) {
+        bail!("{} is kept in memory: set TMPDIR to a folder on a disk", folder.display());
+    }
+    Ok(())
+}
+
 /// A port that nothing listens on.
 pub fn free_port() -> Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())

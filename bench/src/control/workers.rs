@@ -67,6 +67,7 @@ impl Done {
 /// So many workers, each with a connection of its own, until `tasks` are reported or `time` is over.
 pub async fn drain(link: &Link, workers: usize, tasks: u64, time: Duration) -> Result<Done> {
     let reported = Arc::new(AtomicU64::new(0));
+    let last_report = Arc::new(AtomicU64::new(0));
     let enough = Arc::new(AtomicBool::new(false));
     let mut clients = Vec::new();
     for _ in 0..workers {
@@ -76,6 +77,7 @@ pub async fn drain(link: &Link, workers: usize, tasks: u64, time: Duration) -> R
     let mut running = JoinSet::new();
     for (number, client) in clients.into_iter().enumerate() {
         let (link, reported, enough) = (link.clone(), reported.clone(), enough.clone());
+        let last_report = last_report.clone();
         running.spawn(async move {
             let name = format!("bench-{workers}-{number}");
             let mut last = Instant::now();
@@ -94,6 +96,8 @@ pub async fn drain(link: &Link, workers: usize, tasks: u64, time: Duration) -> R
                 }
                 while let Some(one) = reports.join_next().await {
                     one??;
+                    // A worker that waits in vain at the end is no part of it.
+                    last_report.fetch_max(begun.elapsed().as_micros() as u64, Ordering::Relaxed);
                     if reported.fetch_add(1, Ordering::Relaxed) + 1 >= tasks || begun.elapsed() > time {
                         enough.store(true, Ordering::Relaxed);
                     }
@@ -105,7 +109,7 @@ pub async fn drain(link: &Link, workers: usize, tasks: u64, time: Duration) -> R
     while let Some(one) = running.join_next().await {
         one??;
     }
-    Ok(Done { tasks: reported.load(Ordering::Relaxed), seconds: begun.elapsed().as_secs_f64() })
+    Ok(Done { tasks: reported.load(Ordering::Relaxed), seconds: last_report.load(Ordering::Relaxed) as f64 / 1e6 })
 }
 
 /// What a worker tells the server of a task that went well: the status, durable before the answer, then the end. Without the

@@ -284,6 +284,9 @@ impl Pool {
                     .max_connections(READERS_MAX)
                     .acquire_timeout(READER_WAIT)
                     .test_before_acquire(false)
+                    .after_connect(|one, _| {
+                        Box::pin(async move { sqlx::raw_sql(sql::POSTGRES_READER).execute(one).await.map(|_| ()) })
+                    })
                     .before_acquire(|one, about| {
                         Box::pin(async move {
                             if about.idle_for > TRUSTED_FOR {

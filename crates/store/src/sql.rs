@@ -98,6 +98,8 @@ pub const POSTGRES_HOW_ENDED: &str = "SELECT COALESCE(pg_xact_status($1::text::x
 /// froze amid a transaction loses its turn soon.
 pub const POSTGRES_WRITER: &str = "SET idle_in_transaction_session_timeout = '5s'; SET enable_seqscan = off; \
      SET enable_hashjoin = off; SET enable_mergejoin = off; SET jit = off";
+/// Readers too: a plan is kept from when a table was small, and is used when it no longer is.
+pub const POSTGRES_READER: &str = "SET enable_seqscan = off; SET jit = off";
 /// Other servers hear of it when it is committed.
 pub const POSTGRES_COMMIT_NEWS: &str = "SELECT pg_notify('berth', current_schema()::text); COMMIT";
 /// A server may be told to acknowledge before it has written; a run is not acknowledged so. What is stricter stays.
@@ -129,12 +131,9 @@ pub const SET_META_ONCE: &str = "INSERT INTO meta (name, value) VALUES ($1, $2) 
 // Resources
 
 pub const RESOURCE: &str = concat!("SELECT ", resource_columns!(), " FROM resources WHERE ", the_resource!());
-pub const RESOURCES: &str = concat!(
-    "SELECT ",
-    resource_columns!(),
-    " FROM resources WHERE ($1 IS NULL OR kind = $1) AND ($2 IS NULL OR name = $2) AND ($3 IS NULL OR org = $3) \
-     AND ($4 IS NULL OR env = $4) ORDER BY kind, name, org, env"
-);
+/// What is asked for, and the order, come after it.
+pub const RESOURCES: &str = concat!("SELECT ", resource_columns!(), " FROM resources WHERE ");
+pub const IN_ORDER: &str = " ORDER BY kind, name, org, env";
 pub const SAVE_RESOURCE: &str = concat!(
     "INSERT INTO resources (kind, name, org, env, api_version, manifest, sealed_paths, digest, source_file, \
      source_document, created_at, updated_at, generation, deleting, state, message, outputs, facts, \

@@ -116,12 +116,25 @@ impl Store {
 
     /// By kind, name, org and env. One query however many there are.
     pub async fn resources(&self, filter: &Filter) -> Result<Vec<StoredResource>, StoreError> {
-        let query = Query::new(sql::RESOURCES)
-            .bind(filter.kind.as_deref())
-            .bind(filter.name.as_deref())
-            .bind(filter.org.as_deref())
-            .bind(filter.env.as_deref());
-        self.pool.rows(query, rows::resource).await
+        // Only what is asked for: no database finds `$1 IS NULL OR kind = $1` by an index.
+        let asked = [("kind", &filter.kind), ("name", &filter.name), ("org", &filter.org), ("env", &filter.env)];
+        let mut text = format!("{}TRUE", sql::RESOURCES);
+        let mut args: Vec<&str> = Vec::new();
+        for (column, value) in asked {
+            if let Some(value) = value {
+                args.push(value);
+                text.push_str(&format!(" AND {column} = ${}", args.len()));
+            }
+        }
+        text.push_str(sql::IN_ORDER);
+        self.pool.rows(args.into_iter().fold(Query::built(text), Query::bind), rows::resource).await
+    }
+
+    /// All of these kinds, in one query.
+    pub async fn resources_of_kinds(&self, kinds: &[&str]) -> Result<Vec<StoredResource>, StoreError> {
+        let places: Vec<String> = (1..=kinds.len()).map(|at| format!("${at}")).collect();
+        let text = format!("{}kind IN ({}){}", sql::RESOURCES, places.join(", "), sql::IN_ORDER);
+        self.pool.rows(kinds.iter().copied().fold(Query::built(text), Query::bind), rows::resource).await
     }
 
     /// Those of these that there are, in no order.

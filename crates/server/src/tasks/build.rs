@@ -29,6 +29,12 @@ pub async fn contexts(control: &Control, label_prefix: &str, leased: &[Leased]) 
         units: HashMap::new(),
         accounts: HashMap::new(),
     };
+    let changes = leased.iter().filter(|one| one.task.op.mutates());
+    let about: Vec<ResourceId> = changes.filter_map(|one| one.task.resource.clone()).collect();
+    if let Err(fault) = reader.read_ahead(&about).await {
+        // Each is read by itself then, and says what is wrong with it.
+        tracing::debug!(%fault, "what the tasks are about could not be read at once");
+    }
     let mut built = Vec::with_capacity(leased.len());
     for one in leased {
         let context = match one.task.op {
@@ -81,19 +87,21 @@ impl Reader<'_> {
         Ok(units)
     }
 
-    /// These in a few queries, where one task asks for many.
+    /// These in a few queries, where there are many.
     async fn read_ahead(&mut self, ids: &[ResourceId]) -> Result<(), Fault> {
         if ids.len() < MANY {
             return Ok(());
         }
+        // Both before either is kept: what could not be read is not what is not there.
+        let (resources, units) = (self.store.resources_of(ids).await?, self.store.units_of_all(ids).await?);
         for id in ids {
             self.resources.insert(id.clone(), None);
             self.units.insert(id.clone(), Vec::new());
         }
-        for stored in self.store.resources_of(ids).await? {
+        for stored in resources {
             self.resources.insert(stored.id.clone(), Some(Arc::new(stored)));
         }
-        for unit in self.store.units_of_all(ids).await? {
+        for unit in units {
             self.units.entry(unit.resource.clone()).or_default().push(unit);
         }
         Ok(())

@@ -291,10 +291,15 @@ impl Shared {
         };
         let mut ending = Ending { help: request.help, ..Ending::new(outcome, request.message) };
         let now = self.now();
-        let Some(task) = self.control.task(&held.task).await? else {
-            return Err(self.refused(ControlError::Fenced));
+        // Most are done and have nothing to show: the store knows the task when it ends it.
+        let task = match outcome != Outcome::Failed && request.result.is_empty() {
+            true => None,
+            false => {
+                let task = self.control.task(&held.task).await?;
+                Some(task.ok_or_else(|| self.refused(ControlError::Fenced))?)
+            }
         };
-        if !request.result.is_empty() {
+        if let Some(task) = task.as_ref().filter(|_| !request.result.is_empty()) {
             let result = String::from_utf8(request.result).map_err(|_| invalid("the result is not JSON"))?;
             if task.op == TaskOp::Drift {
                 ending.drift = findings(self, &result, now).await?;
@@ -302,7 +307,7 @@ impl Shared {
             ending.result = Some(result);
         }
         if outcome == Outcome::Failed
-            && task.op.mutates()
+            && let Some(task) = task.filter(|task| task.op.mutates())
             && let Some(resource) = &task.resource
         {
             let meta = self.control.meta(std::slice::from_ref(resource)).await?;

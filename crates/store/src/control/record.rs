@@ -2,22 +2,24 @@
 //! transaction that writes it, and refused where the task is no longer held.
 
 use super::Control;
+use super::apply::Numbered;
 use super::ends::{self, After, held};
 use super::tasks::{self, task_columns};
 use super::tx::Tx;
 use super::types::*;
-use super::writer::Op;
+use super::writer::{Broken, Op};
 use crate::db::{Multi, Query, Row};
 use crate::encode::{JSON_BYTES_MAX, check_count, cut};
 use crate::error::StoreError;
 use crate::rows;
-use crate::writes::{After as UnitAfter, Answer, Write};
+use crate::writes::{After as UnitAfter, Answer, StatusRow, Write};
 use async_trait::async_trait;
 use berth_engine::record::EntryId;
 use berth_model::ResourceId;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
+use std::collections::{HashMap, HashSet};
 
 /// Lines that are kept of a task's log; the oldest go first.
 const LOG_LINES_MAX: i64 = 2_000;
@@ -26,27 +28,71 @@ const LOG_CALL_MAX: usize = 1_000;
 const LOG_LINE_BYTES_MAX: usize = 4 << 10;
 const KEY_BYTES_MAX: usize = 200;
 
-/// The task, and whether this write was done before and with which entry.
-const HELD: &str = concat!(
-    "SELECT ",
-    task_columns!(),
-    ", EXISTS (SELECT 1 FROM records WHERE task = $1 AND key = $2), \
-     (SELECT entry FROM records WHERE task = $1 AND key = $2) FROM tasks WHERE id = $1"
+/// The tasks, which of the writes each is for, and whether that was done before and with which entry.
+static HELD: Multi = Multi::new(
+    concat!(
+        "SELECT ",
+        task_columns!(),
+        ", v.n, EXISTS (SELECT 1 FROM records WHERE records.task = v.of_task AND records.key = v.of_key), \
+         (SELECT records.entry FROM records WHERE records.task = v.of_task AND records.key = v.of_key) \
+         FROM {rows} JOIN tasks ON tasks.id = v.of_task"
+    ),
+    &[("n", "bigint"), ("of_task", "text"), ("of_key", "text")],
 );
-const REMEMBER: &str = "INSERT INTO records (task, key, entry) VALUES ($1, $2, $3)";
+static REMEMBER: Multi = Multi::new(
+    "INSERT INTO records (task, key, entry) SELECT v.of_task, v.of_key, v.entry FROM {rows}",
+    &[("of_task", "text"), ("of_key", "text"), ("entry", "bigint")],
+);
 const ENTRY_OF: &str = "SELECT kind, name, org, env FROM journal WHERE id = $1";
-const STATE_OF: &str = "SELECT state, deleting, outputs, observed_generation, applied_by, trace FROM resources \
+const STATE_OF: &str = "SELECT state, deleting, applied_by, trace FROM resources \
      WHERE kind = $1 AND name = $2 AND org = $3 AND env = $4";
-/// What is being deleted is not Ready, whatever a worker that has not heard of it says. Drift is looked for while Ready.
-const AFTER_STATUS: &str = "UPDATE resources SET \
-     state = CASE WHEN deleting AND state = 'Ready' THEN 'Deleting' ELSE state END, \
-     drift = CASE WHEN state = 'Ready' THEN '' ELSE drift END, \
-     drift_at = CASE WHEN state = 'Ready' AND NOT deleting AND drift_every IS NOT NULL \
-       THEN COALESCE(drift_at, $5 + drift_every * $6 / 100) ELSE NULL END \
-     WHERE kind = $1 AND name = $2 AND org = $3 AND env = $4";
-/// The same of a check, which neither begins nor ends that anyone looks for drift.
-const AFTER_CHECK: &str = "UPDATE resources SET state = 'Deleting' WHERE kind = $1 AND name = $2 AND org = $3 \
-     AND env = $4 AND deleting AND state = 'Ready'";
+static STATES_OF: Multi = Multi::new(
+    "SELECT v.n, r.state, r.outputs, r.observed_generation, r.generation, \
+     EXISTS (SELECT 1 FROM links l WHERE l.kind = v.kind AND l.name = v.name AND l.org = v.org AND l.env = v.env) \
+     FROM {rows} JOIN resources r ON r.kind = v.kind AND r.name = v.name AND r.org = v.org AND r.env = v.env",
+    &[("n", "bigint"), ("kind", "text"), ("name", "text"), ("org", "text"), ("env", "text")],
+);
+/// Entries that an earlier task left open.
+static SETTLE: Multi = Multi::new(
+    "UPDATE journal SET ended_at = v.now, outcome = 'interrupted' FROM {rows} WHERE journal.ended_at IS NULL \
+     AND journal.fence < v.number AND v.new_state = 'Ready' AND journal.kind = v.to_kind AND journal.name = v.to_name \
+     AND journal.org = v.to_org AND journal.env = v.to_env",
+    STATUS_COLUMNS,
+);
+/// As `sql::STATUS`. What is being deleted is not Ready, whatever a worker that has not heard of it says. Drift is looked
+/// for while Ready; a check neither begins nor ends that.
+static STATUS: Multi = Multi::new(
+    "UPDATE resources SET message = v.new_message, outputs = v.new_outputs, facts = v.new_facts, status_at = v.now, \
+     state = CASE WHEN deleting AND v.new_state = 'Ready' THEN 'Deleting' ELSE v.new_state END, \
+     observed_generation = CASE WHEN v.observed > 0 THEN v.observed WHEN v.new_state = 'Ready' THEN generation \
+       ELSE observed_generation END, \
+     secret_names = CASE WHEN v.new_secrets = '' THEN secret_names ELSE v.new_secret_names END, \
+     secrets = CASE WHEN v.new_secrets = '' THEN secrets ELSE v.new_secrets END, \
+     drift = CASE WHEN v.changes AND v.new_state = 'Ready' THEN '' ELSE drift END, \
+     drift_at = CASE WHEN NOT v.changes THEN drift_at \
+       WHEN v.new_state = 'Ready' AND NOT deleting AND drift_every IS NOT NULL \
+       THEN COALESCE(drift_at, v.now + drift_every * v.jitter / 100) ELSE NULL END \
+     FROM {rows} WHERE resources.kind = v.to_kind AND resources.name = v.to_name AND resources.org = v.to_org \
+     AND resources.env = v.to_env",
+    STATUS_COLUMNS,
+);
+const STATUS_COLUMNS: &[(&str, &str)] = &[
+    ("to_kind", "text"),
+    ("to_name", "text"),
+    ("to_org", "text"),
+    ("to_env", "text"),
+    ("number", "bigint"),
+    ("changes", "boolean"),
+    ("now", "bigint"),
+    ("new_state", "text"),
+    ("new_message", "text"),
+    ("new_outputs", "text"),
+    ("new_facts", "text"),
+    ("observed", "bigint"),
+    ("new_secret_names", "text"),
+    ("new_secrets", "text"),
+    ("jitter", "bigint"),
+];
 /// Those that refer to what changed are as they should be no longer: they may have been made from what it was before. What
 /// was allowed or approved for them was not for this. Whoever changed it changed them.
 const UNSETTLE_CHILDREN: &str = "UPDATE resources SET state = 'Pending', message = $6, status_at = $5, due_at = $5, \
@@ -84,6 +130,17 @@ struct Record {
     key: String,
     write: Write,
     now: Timestamp,
+}
+
+/// What became of one write.
+enum Recording {
+    Written(Option<i64>),
+    /// It was written before.
+    Known(Option<i64>),
+    /// Allowed, and yet to be written.
+    Status {
+        changes: bool,
+    },
 }
 
 /// What a write is about, where it says so itself.
@@ -138,6 +195,30 @@ impl Record {
         Ok(())
     }
 
+    /// Checks it, and writes it unless it is one that is written together with others.
+    async fn one(&self, found: Option<&Row>, tx: &mut Tx<'_>) -> Result<Recording, ControlError> {
+        let row = found.ok_or(ControlError::Fenced)?;
+        let task = tasks::task(row)?;
+        if !ends::is_held(&task, self.held.fence, self.now) {
+            return Err(ControlError::Fenced);
+        }
+        if row.get(27)? {
+            return Ok(Recording::Known(row.get(28)?));
+        }
+        self.allowed(&task, tx).await?;
+        match &self.write {
+            Write::ForgetResource(id) => self.forget(id, &task, tx).await?,
+            Write::Status { .. } => return Ok(Recording::Status { changes: task.op.mutates() }),
+            write => {
+                let answer = tx.write(write, self.held.fence, &task.id.0, self.now.as_microsecond()).await?;
+                if let Answer::Entry(number) = answer {
+                    return Ok(Recording::Written(Some(number)));
+                }
+            }
+        }
+        Ok(Recording::Written(None))
+    }
+
     async fn forget(&self, id: &ResourceId, task: &Task, tx: &mut Tx<'_>) -> Result<(), ControlError> {
         let now = self.now.as_microsecond();
         let row = tx.row(Query::about(STATE_OF, id)).await?;
@@ -153,51 +234,15 @@ impl Record {
         Ok(())
     }
 
-    async fn status(&self, id: &ResourceId, task: &Task, tx: &mut Tx<'_>) -> Result<(), ControlError> {
-        let now = self.now.as_microsecond();
-        let row = tx.row(Query::about(STATE_OF, id)).await?;
-        let row = row.ok_or_else(|| ControlError::NotFound(id.to_string()))?;
-        let before: String = row.get(0)?;
-        let Write::Status { status, .. } = &self.write else { return Ok(()) };
-        tx.write(&self.write, self.held.fence, &task.id.0, now).await?;
-        let settle = match task.op.mutates() {
-            true => Query::about(AFTER_STATUS, id).bind(now).bind(jitter_percent(id)),
-            false => Query::about(AFTER_CHECK, id),
-        };
-        tx.execute(settle).await?;
-        if before != status.state {
-            tx.event(id, &status.state, &status.message, &task.id.0, self.now);
-        }
-        if status.state == "Ready" {
-            self.unsettle_children(id, &row, task, tx).await?;
-        }
-        Ok(())
-    }
-
-    /// What refers to this one is looked at again when the outputs or the manifest that it was made from are others. An
-    /// Account is where things live, not what they are made from.
-    async fn unsettle_children(
-        &self,
-        id: &ResourceId,
-        before: &Row,
-        task: &Task,
-        tx: &mut Tx<'_>,
-    ) -> Result<(), ControlError> {
-        let after = tx.row(Query::about(STATE_OF, id)).await?;
-        let Some(after) = after.filter(|_| id.kind != "Account") else { return Ok(()) };
-        let made_from = |row: &Row| -> Result<(Value, i64), StoreError> {
-            let outputs: String = row.get(2)?;
-            Ok((rows::parse(&outputs, || format!("the outputs of {id}"))?, row.get(3)?))
-        };
-        if made_from(before)? == made_from(&after)? {
-            return Ok(());
-        }
+    /// What refers to this one, which is not as it was, is looked at again.
+    async fn unsettle_children(&self, id: &ResourceId, tx: &mut Tx<'_>) -> Result<(), StoreError> {
+        let Some(now) = tx.row(Query::about(STATE_OF, id)).await? else { return Ok(()) };
         tx.execute(Query::about(OUTDATE_CHILDREN, id)).await?;
         let message = format!("{id} has changed");
-        let (who, trace): (String, String) = (after.get(4)?, after.get(5)?);
+        let (who, trace): (String, String) = (now.get(2)?, now.get(3)?);
         let query = Query::about(UNSETTLE_CHILDREN, id).bind(self.now.as_microsecond()).bind(&message);
         for child in tx.returning(query.bind(&who).bind(&trace)).await? {
-            tx.event(&rows::id_at(&child, 0)?, "Pending", &message, &task.id.0, self.now);
+            tx.event(&rows::id_at(&child, 0)?, "Pending", &message, &self.held.task.0, self.now);
         }
         Ok(())
     }
@@ -211,36 +256,189 @@ fn jitter_percent(id: &ResourceId) -> i64 {
     50 + i64::try_from((hash >> 16) % 51).unwrap_or(0)
 }
 
+#[derive(Serialize)]
+struct HeldRow<'a> {
+    n: usize,
+    of_task: &'a str,
+    of_key: &'a str,
+    entry: Option<i64>,
+}
+
+impl<'a> HeldRow<'a> {
+    fn of(n: usize, record: &'a Record, entry: Option<i64>) -> Self {
+        Self { n, of_task: &record.held.task.0, of_key: &record.key, entry }
+    }
+}
+
+#[derive(Serialize)]
+struct StatusChange<'a> {
+    to_kind: &'a str,
+    to_name: &'a str,
+    to_org: &'a str,
+    to_env: &'a str,
+    number: i64,
+    changes: bool,
+    now: i64,
+    new_state: &'a str,
+    new_message: &'a str,
+    new_outputs: &'a str,
+    new_facts: &'a str,
+    observed: i64,
+    new_secret_names: &'a str,
+    new_secrets: &'a str,
+    jitter: i64,
+}
+
+/// What is stored of a resource whose status is written.
+struct Before {
+    state: String,
+    outputs: String,
+    observed: i64,
+    generation: i64,
+    has_children: bool,
+}
+
+impl Before {
+    /// Whether what others were made from is another now: the outputs, or the manifest. An Account is where things live, not
+    /// what they are made from.
+    fn outdates(&self, id: &ResourceId, status: &StatusRow) -> Result<bool, StoreError> {
+        if !self.has_children || id.kind == "Account" || status.state != "Ready" {
+            return Ok(false);
+        }
+        let observed = if status.observed_generation > 0 { status.observed_generation } else { self.generation };
+        let read = |text: &str| rows::parse::<Value>(text, || format!("the outputs of {id}"));
+        Ok(observed != self.observed || read(&self.outputs)? != read(&status.outputs)?)
+    }
+}
+
+async fn before(records: &[(&Record, bool)], tx: &mut Tx<'_>) -> Result<HashMap<usize, Before>, StoreError> {
+    let ids = records.iter().zip(0..);
+    let ids: Vec<Numbered> =
+        ids.filter_map(|((record, _), n)| Some(Numbered { n, id: subject(&record.write)?.into() })).collect();
+    let mut found = HashMap::new();
+    for row in tx.rows_many(&STATES_OF, &ids).await? {
+        let before = Before {
+            state: row.get(1)?,
+            outputs: row.get(2)?,
+            observed: row.get(3)?,
+            generation: row.get(4)?,
+            has_children: row.get(5)?,
+        };
+        found.insert(usize::try_from(row.get::<i64>(0)?).unwrap_or(usize::MAX), before);
+    }
+    Ok(found)
+}
+
+/// The status of many resources, in a statement for all; no resource is there twice. Whether each is there.
+async fn statuses(records: &[(&Record, bool)], tx: &mut Tx<'_>) -> Result<Vec<bool>, StoreError> {
+    let found = before(records, tx).await?;
+    let (mut rows, mut outdated) = (Vec::with_capacity(records.len()), Vec::new());
+    for (n, (record, changes)) in records.iter().enumerate() {
+        let Write::Status { resource: id, status } = &record.write else { continue };
+        let Some(before) = found.get(&n) else { continue };
+        if before.state != status.state {
+            tx.event(id, &status.state, &status.message, &record.held.task.0, record.now);
+        }
+        if before.outdates(id, status)? {
+            outdated.push((*record, id));
+        }
+        rows.push(StatusChange {
+            to_kind: &id.kind,
+            to_name: &id.name,
+            to_org: &id.org,
+            to_env: &id.env,
+            number: record.held.fence,
+            changes: *changes,
+            now: record.now.as_microsecond(),
+            new_state: &status.state,
+            new_message: &status.message,
+            new_outputs: &status.outputs,
+            new_facts: &status.facts,
+            observed: status.observed_generation,
+            new_secret_names: &status.secret_names,
+            new_secrets: &status.secrets,
+            jitter: jitter_percent(id),
+        });
+    }
+    tx.execute_many(&SETTLE, &rows).await?;
+    tx.execute_many(&STATUS, &rows).await?;
+    tx.news |= !rows.is_empty();
+    for (record, id) in outdated {
+        record.unsettle_children(id, tx).await?;
+    }
+    Ok((0..records.len()).map(|n| found.contains_key(&n)).collect())
+}
+
 #[async_trait]
 impl Op for Record {
     type Answer = Option<EntryId>;
 
     async fn run(&self, tx: &mut Tx<'_>) -> Result<Self::Answer, ControlError> {
-        let row = tx.row(Query::new(HELD).bind(&self.held.task.0).bind(&self.key)).await?;
-        let row = row.ok_or(ControlError::Fenced)?;
-        let task = tasks::task(&row)?;
-        if !ends::is_held(&task, self.held.fence, self.now) {
-            return Err(ControlError::Fenced);
+        match Self::run_many(&[self], tx).await {
+            Ok(mut answers) => answers.pop().unwrap_or(Ok(None)),
+            Err(Broken::Store(error)) => Err(error.into()),
+            Err(Broken::Half(error)) => Err(error),
         }
-        if row.get(26)? {
-            return Ok(row.get::<Option<i64>>(27)?.map(EntryId));
-        }
-        self.allowed(&task, tx).await?;
-        let mut entry = None;
-        match &self.write {
-            Write::ForgetResource(id) => self.forget(id, &task, tx).await?,
-            Write::Status { resource, .. } => self.status(resource, &task, tx).await?,
-            write => {
-                let answer = tx.write(write, self.held.fence, &task.id.0, self.now.as_microsecond()).await?;
-                if let Answer::Entry(number) = answer {
-                    entry = Some(number);
-                }
-            }
-        }
-        let remember = Query::new(REMEMBER).bind(&self.held.task.0).bind(&self.key).bind(entry);
-        tx.execute(remember).await?;
-        Ok(entry.map(EntryId))
     }
+
+    /// In rounds: no task and no resource is twice in one.
+    async fn run_many(ops: &[&Self], tx: &mut Tx<'_>) -> Result<Vec<Result<Self::Answer, ControlError>>, Broken> {
+        let mut answers: Vec<Option<Result<Self::Answer, ControlError>>> = ops.iter().map(|_| None).collect();
+        let mut left: Vec<usize> = (0..ops.len()).collect();
+        while !left.is_empty() {
+            let (mut tasks, mut resources) = (HashSet::new(), HashSet::new());
+            let (round, later): (Vec<usize>, Vec<usize>) = left.into_iter().partition(|&at| {
+                let about = subject(&ops[at].write);
+                // What comes after one that has to wait waits with it: writes of a task stay in their order.
+                let first = tasks.insert(&ops[at].held.task.0);
+                first && about.is_none_or(|id| resources.insert(id))
+            });
+            record_round(ops, &round, &mut answers, tx).await?;
+            left = later;
+        }
+        Ok(answers.into_iter().map(|one| one.unwrap_or(Err(ControlError::Store(StoreError::Ended)))).collect())
+    }
+}
+
+async fn record_round(
+    ops: &[&Record],
+    round: &[usize],
+    answers: &mut [Option<Result<Option<EntryId>, ControlError>>],
+    tx: &mut Tx<'_>,
+) -> Result<(), Broken> {
+    let asked: Vec<HeldRow> = round.iter().map(|&at| HeldRow::of(at, ops[at], None)).collect();
+    let mut found = HashMap::new();
+    for row in tx.rows_many(&HELD, &asked).await? {
+        found.insert(usize::try_from(row.get::<i64>(26)?).unwrap_or(usize::MAX), row);
+    }
+    let (mut told, mut records, mut done) = (Vec::new(), Vec::new(), Vec::new());
+    for &at in round {
+        let op = ops[at];
+        let before = tx.writes;
+        match op.one(found.get(&at), tx).await {
+            Ok(Recording::Status { changes }) => {
+                told.push(at);
+                records.push((op, changes));
+            }
+            Ok(Recording::Written(entry)) => done.push((at, entry)),
+            Ok(Recording::Known(entry)) => answers[at] = Some(Ok(entry.map(EntryId))),
+            Err(ControlError::Store(error)) => return Err(error.into()),
+            Err(error) if tx.writes != before => return Err(Broken::Half(error)),
+            Err(error) => answers[at] = Some(Err(error)),
+        }
+    }
+    for (at, is_there) in told.into_iter().zip(statuses(&records, tx).await?) {
+        match subject(&ops[at].write).filter(|_| !is_there) {
+            Some(id) => answers[at] = Some(Err(ControlError::NotFound(id.to_string()))),
+            None => done.push((at, None)),
+        }
+    }
+    let remember: Vec<HeldRow> = done.iter().map(|(at, entry)| HeldRow::of(*at, ops[*at], *entry)).collect();
+    tx.execute_many(&REMEMBER, &remember).await?;
+    for (at, entry) in done {
+        answers[at] = Some(Ok(entry.map(EntryId)));
+    }
+    Ok(())
 }
 
 struct SubmitPlan {

@@ -5,8 +5,10 @@ use crate::fault::Fault;
 use crate::policy::Policy;
 use berth_clouds::accounts::{Accounts, Declared};
 use berth_model::{Manifest, ResourceId};
-use berth_store::{Control, Filter};
+use berth_store::Control;
 use std::sync::{Arc, Mutex, PoisonError};
+
+const KINDS: [&str; 3] = ["Account", "Environment", "Policy"];
 
 /// What was read of them.
 pub struct Book {
@@ -56,31 +58,27 @@ impl Books {
 
 /// Whether a resource is kept in a book.
 pub fn concerns(id: &ResourceId) -> bool {
-    matches!(id.kind.as_str(), "Account" | "Environment" | "Policy")
+    KINDS.contains(&id.kind.as_str())
 }
 
 impl Book {
     async fn read(control: &Control) -> Result<Self, Fault> {
-        let store = control.store();
-        let of_kind = |kind: &str| Filter { kind: Some(kind.into()), ..Filter::default() };
-        let mut declared = Vec::new();
-        for stored in store.resources(&of_kind("Account")).await? {
-            // Nothing new is to live in an account that goes; and once it is gone nobody would say so here.
+        let (mut declared, mut environments, mut policies) = (Vec::new(), Vec::new(), Vec::new());
+        for stored in control.store().resources_of_kinds(&KINDS).await? {
+            // What is being deleted guards no more, and nothing new is to live in it: when its row goes, nobody closes the
+            // book again.
             if stored.deleting {
                 continue;
             }
-            // Secrets stay sealed: which account it is can be told without them.
-            let manifest = stored.manifest(&stored.sealed_manifest()?)?;
-            declared.push((stored.id, Declared::read(&manifest.id, &manifest.resolve(&|_| String::new()))?));
-        }
-        let mut environments = Vec::new();
-        // What is being deleted guards no more: when its row goes, nobody closes the book again.
-        for stored in store.resources(&of_kind("Environment")).await?.into_iter().filter(|stored| !stored.deleting) {
-            environments.push(Environment::of(&stored.id, &stored.sealed_manifest()?));
-        }
-        let mut policies = Vec::new();
-        for stored in store.resources(&of_kind("Policy")).await?.into_iter().filter(|stored| !stored.deleting) {
-            policies.push(Policy::of(&stored.id, &stored.sealed_manifest()?));
+            match stored.id.kind.as_str() {
+                "Environment" => environments.push(Environment::of(&stored.id, &stored.sealed_manifest()?)),
+                "Policy" => policies.push(Policy::of(&stored.id, &stored.sealed_manifest()?)),
+                _ => {
+                    // Secrets stay sealed: which account it is can be told without them.
+                    let manifest = stored.manifest(&stored.sealed_manifest()?)?;
+                    declared.push((stored.id, Declared::read(&manifest.id, &manifest.resolve(&|_| String::new()))?));
+                }
+            }
         }
         let mut book = Self { declared, accounts: Accounts::default(), environments, policies };
         book.accounts = book.accounts_with(&[])?;
