@@ -89,6 +89,8 @@ pub fn free_port() -> Result<u16> {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Usage {
     pub cpu_seconds: f64,
+    /// Of children that have ended.
+    pub ended_children_seconds: f64,
     pub resident_mib: f64,
     pub peak_mib: f64,
 }
@@ -107,6 +109,7 @@ pub fn usage(id: u32) -> Result<Usage> {
     Ok(Usage {
         // Linux shows times to programs in hundredths of a second, whatever the kernel's own tick is.
         cpu_seconds: (ticks(11) + ticks(12)) / 100.0,
+        ended_children_seconds: (ticks(13) + ticks(14)) / 100.0,
         resident_mib: mib("VmRSS:"),
         peak_mib: mib("VmHWM:"),
     })
@@ -115,6 +118,8 @@ pub fn usage(id: u32) -> Result<Usage> {
 /// As [`usage`], with every child's CPU time: PostgreSQL is a process for each connection.
 pub fn usage_of_all(id: u32) -> Result<Usage> {
     let mut sum = usage(id)?;
+    // One that ends meanwhile takes nothing away: its time is its parent's from then on.
+    sum.cpu_seconds += sum.ended_children_seconds;
     let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
     for child in children.split_whitespace().filter_map(|text| text.parse().ok()) {
         if let Ok(one) = usage(child) {
