@@ -77,10 +77,7 @@ impl Postgres {
 
     /// `SIGINT` is PostgreSQL's word for ending without waiting for its clients.
     pub fn stop(self) -> Result<()> {
-        self.process.signal(Signal::INT);
-        std::thread::sleep(Duration::from_millis(200));
-        drop(self.process);
-        Ok(())
+        self.process.stop_by(Signal::INT)
     }
 }
 

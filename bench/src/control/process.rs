@@ -41,9 +41,14 @@ impl Process {
         Ok(())
     }
 
-    pub fn stop(mut self) -> Result<()> {
+    pub fn stop(self) -> Result<()> {
+        self.stop_by(Signal::TERM)
+    }
+
+    /// Returns when it has ended.
+    pub fn stop_by(mut self, signal: Signal) -> Result<()> {
         self.check()?;
-        self.signal(Signal::TERM);
+        self.signal(signal);
         let until = Instant::now() + STOP_WAIT;
         while self.child.try_wait()?.is_none() {
             if Instant::now() > until {
@@ -54,7 +59,7 @@ impl Process {
         Ok(())
     }
 
-    pub fn signal(&self, signal: Signal) {
+    fn signal(&self, signal: Signal) {
         if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
             _ = kill_process(pid, signal);
         }
