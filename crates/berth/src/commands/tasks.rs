@@ -273,6 +273,7 @@ fn as_json(task: &pb::Task) -> Value {
         "leaseUntil": task.lease_until,
         "runAfter": task.run_after,
         "message": task.message,
+        "help": task.help,
     })
 }
 
@@ -288,6 +289,7 @@ pub fn details(task: &pb::Task, now: Timestamp) -> Vec<(&'static str, String)> {
         ("about", about(task)),
         ("state", state(task).to_owned()),
         ("doing", or_dash(&task.message)),
+        ("helps", or_dash(&task.help.join("; "))),
         ("worker", or_dash(&task.worker)),
         ("account", or_dash(&task.account)),
         ("tries", task.attempts.to_string()),

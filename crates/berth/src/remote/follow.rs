@@ -85,6 +85,9 @@ struct Follow<'a> {
     followed: Followed,
 }
 
+/// Failures whose tasks are asked what helps.
+const HELPED_MAX: usize = 20;
+
 /// Watches until every goal is reached or cannot be. `since` is the last event before the change.
 pub async fn follow(
     remote: &Remote,
@@ -116,6 +119,7 @@ pub async fn follow(
     }
     let ear = listen(remote, pb::WatchRequest { after: since, ..Default::default() });
     follow.run(ear, timeout).await?;
+    follow.helps().await;
     let followed = follow.followed;
     drop(display);
     Ok(followed)
@@ -175,6 +179,24 @@ impl Follow<'_> {
             }
         }
         Ok(())
+    }
+
+    /// What the tasks that failed say can be done about it. Without it, the failure is still told.
+    async fn helps(&mut self) {
+        for (id, trouble) in self.followed.report.failed.iter_mut().take(HELPED_MAX) {
+            let request = pb::ListTasksRequest {
+                kind: id.kind.clone(),
+                name: id.name.clone(),
+                org: id.org.clone(),
+                env: id.env.clone(),
+                ..Default::default()
+            };
+            match self.remote.tasks(request, 1).await.map(|mut tasks| tasks.pop()) {
+                Ok(Some(task)) if task.message == trouble.message => trouble.help = task.help,
+                Ok(_) => {}
+                Err(failure) => tracing::debug!(%failure, "the task that failed could not be read"),
+            }
+        }
     }
 
     /// The server goes on with these; nobody watches any more.

@@ -138,6 +138,7 @@ pub fn task(task: &Task) -> pb::Task {
         priority: task.priority,
         cancelling: task.cancelling,
         generation: task.generation,
+        help: task.help.clone(),
     }
 }
 

@@ -17,6 +17,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio_util::sync::CancellationToken;
 
+const FIRST_GO_OTHERS: &str =
+    "what uses the old one goes before it can be replaced: delete that, then apply both again";
+
 /// The wish that a task stops after the call in flight.
 #[derive(Default)]
 pub struct Stopper {
@@ -163,12 +166,17 @@ impl Job {
         }
         let recorder = Remote::new(self.api.clone(), self.lease.clone(), generation, self.words.clone());
         let interrupt = self.stopper.interrupt.clone();
+        let goes_first = planned.plan.resources.iter().flat_map(|r| &r.units).any(|unit| unit.delete_first);
         let report = converge(clouds, &recorder, &*self.words, interrupt, &self.options, &request, planned).await;
         if let Some(error) = report.record {
             return Err(error.into());
         }
         if let Some((_, trouble)) = report.failed.first() {
-            return Err(failed(trouble));
+            // A task is of one resource: it cannot take those away that use the old object.
+            return Err(match goes_first && trouble.class == Class::Refused {
+                true => failed(&trouble.clone().help(FIRST_GO_OTHERS)),
+                false => failed(trouble),
+            });
         }
         if report.interrupted || !report.left.is_empty() || !report.skipped.is_empty() {
             return Err(End::Stopped);
