@@ -214,7 +214,9 @@ impl Store {
             }
         }
         if state.last != last || state.head != head {
-            return Ok(AuditState { whole: false, broken_at: Some(state.last + 1), ..state });
+            // Whoever was further already misses what came after the head.
+            let broken_at = Some(state.last.min(last).saturating_add(1));
+            return Ok(AuditState { whole: false, broken_at, ..state });
         }
         // Lines after the head, while the head says there are none, were not written by a server: a newer head is fine.
         Ok(state)

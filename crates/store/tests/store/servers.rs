@@ -28,6 +28,15 @@ async fn a_removed_or_changed_audit_line_shows(place: Place) {
     assert_eq!(control.audit_entries(&older).await.unwrap().len(), 4);
     let other = AuditQuery { actor: Some("nobody".into()), limit: 10, ..AuditQuery::default() };
     assert!(control.audit_entries(&other).await.unwrap().is_empty());
+    // In parts: from the middle on; with another's hash; and by one that was further than the log is.
+    let (tenth, within) = (AuditQuery { before: 11, limit: 1, ..AuditQuery::default() }, Duration::from_secs(10));
+    let tenth = control.audit_entries(&tenth).await.unwrap().remove(0);
+    let rest = control.verify_audit_from(10, &tenth.hash, within).await.unwrap();
+    assert_eq!((rest.whole, rest.entries, rest.head.as_str()), (true, 10, whole.head.as_str()));
+    for (after, hash, broken_at) in [(10, "", 11), (21, "", 21), (i64::MAX, "", 21), (20, "another", 21)] {
+        let found = control.verify_audit_from(after, hash, within).await.unwrap();
+        assert_eq!((found.whole, found.broken_at), (false, Some(broken_at)), "after {after}");
+    }
     place.sql("CREATE TABLE kept AS SELECT * FROM audit").await;
     let damages = [
         ("UPDATE audit SET detail = 'nothing' WHERE id = 7", 7),
