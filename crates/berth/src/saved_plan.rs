@@ -5,13 +5,15 @@ use crate::project;
 use berth_engine::Plan;
 use berth_model::{Manifest, ResourceId};
 use berth_store::{NewResource, Store};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
-const VERSION: u32 = 1;
+/// Of both sorts of plans: an engine's, and a server's.
+pub const VERSION: u32 = 1;
 const MOST_BYTES: u64 = 512 << 20;
 
 #[derive(Serialize, Deserialize)]
@@ -38,6 +40,33 @@ struct Sealed {
     sealed: Vec<String>,
 }
 
+/// For its owner alone.
+pub fn write(plan: &impl Serialize, path: &Path) -> Result<(), Failure> {
+    let text = serde_json::to_vec(plan).map_err(|error| Failure::caused("cannot write the plan", &error))?;
+    project::write_private(path, &text)
+}
+
+fn cannot_read(path: &Path, error: &(dyn std::error::Error + 'static)) -> Failure {
+    Failure::caused(format!("cannot read the plan {}", path.display()), error)
+}
+
+pub fn bytes(path: &Path) -> Result<Vec<u8>, Failure> {
+    let mut text = Vec::new();
+    let read = std::fs::File::open(path).and_then(|file| file.take(MOST_BYTES).read_to_end(&mut text));
+    read.map(|_| text).map_err(|error| cannot_read(path, &error))
+}
+
+/// What a file holds, where this berth knows its version.
+pub fn parse<T: DeserializeOwned>(path: &Path, text: &[u8], version: impl Fn(&T) -> u32) -> Result<T, Failure> {
+    let saved: T = serde_json::from_slice(text).map_err(|error| {
+        cannot_read(path, &error).help("a plan is made with `berth plan --out FILE`; manifests are given with -f")
+    })?;
+    match version(&saved) {
+        VERSION => Ok(saved),
+        _ => Err(Failure::new(format!("{} was made by another version of Berth", path.display())).help("plan again")),
+    }
+}
+
 impl SavedPlan {
     pub fn new(
         store: &Store,
@@ -53,19 +82,8 @@ impl SavedPlan {
         Ok(Self { berth_plan: VERSION, manifests: sealed, unwanted: unwanted.to_vec(), plan: plan.clone() })
     }
 
-    pub fn write(&self, path: &Path) -> Result<(), Failure> {
-        let text = serde_json::to_vec(self).map_err(|error| Failure::caused("cannot write the plan", &error))?;
-        project::write_private(path, &text)
-    }
-
     pub fn read(path: &Path) -> Result<Self, Failure> {
-        let cannot = |error: &(dyn std::error::Error + 'static)| {
-            Failure::caused(format!("cannot read the plan {}", path.display()), error)
-        };
-        let mut text = Vec::new();
-        std::fs::File::open(path)
-            .and_then(|f| f.take(MOST_BYTES).read_to_end(&mut text))
-            .map_err(|error| cannot(&error))?;
+        let text = bytes(path)?;
         if let Some(server) = crate::remote::saved::server_of(&text) {
             return Err(Failure::new(format!(
                 "{} was planned by {server}, not by the embedded engine",
@@ -73,15 +91,7 @@ impl SavedPlan {
             ))
             .help("choose that server with --context NAME, as `berth context` lists them"));
         }
-        let saved: Self = serde_json::from_slice(&text).map_err(|error| {
-            cannot(&error).help("a plan is made with `berth plan --out FILE`; manifests are given with -f")
-        })?;
-        if saved.berth_plan != VERSION {
-            return Err(
-                Failure::new(format!("{} was made by another version of Berth", path.display())).help("plan again")
-            );
-        }
-        Ok(saved)
+        parse(path, &text, |saved: &Self| saved.berth_plan)
     }
 
     /// With secrets in the clear again.

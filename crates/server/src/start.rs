@@ -14,7 +14,6 @@ use axum::Router;
 use berth_clouds::accounts::Simulated;
 use berth_store::{Control, Options, Store, StoreError};
 use secrecy::{ExposeSecret, SecretString};
-use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -99,8 +98,8 @@ pub enum StartError {
     Oidc(#[from] OidcError),
     #[error("the first admin's token cannot be made: {0}")]
     FirstToken(Fault),
-    #[error("cannot read or write the first admin's token in {}", path.display())]
-    WriteToken { path: PathBuf, source: std::io::Error },
+    #[error("cannot read the first admin's token in {}", path.display())]
+    ReadToken { path: PathBuf, source: std::io::Error },
     #[error("the API's own description cannot be used: {0}")]
     Api(String),
 }
@@ -205,13 +204,13 @@ async fn first_token(control: &Control, folder: &Path) -> Result<Option<PathBuf>
         return Ok(None);
     }
     let path = folder.join("admin.token");
-    let failed = |source| StartError::WriteToken { path: path.clone(), source };
+    let failed = |source| StartError::ReadToken { path: path.clone(), source };
     let token = match given_token(&path).map_err(failed)? {
         Some(token) => token,
         None => {
             let (token, _) = access::token::make()
                 .map_err(|error| StartError::FirstToken(Fault::new(Code::Internal, error.to_string())))?;
-            write_token(&path, &token).map_err(failed)?;
+            tls::write(&path, format!("{}\n", token.expose_secret()).as_bytes(), 0o600)?;
             token
         }
     };
@@ -227,14 +226,4 @@ fn given_token(path: &Path) -> std::io::Result<Option<SecretString>> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
-}
-
-fn write_token(path: &Path, token: &SecretString) -> std::io::Result<()> {
-    let mut options = std::fs::OpenOptions::new();
-    options.write(true).create(true).truncate(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut file = options.open(path)?;
-    file.write_all(format!("{}\n", token.expose_secret()).as_bytes())?;
-    file.sync_all()
 }

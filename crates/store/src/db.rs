@@ -7,6 +7,7 @@ use crate::location::{Kind, Location};
 use crate::sql::{self, Dialect};
 use berth_model::ResourceId;
 use futures::{Stream, TryStreamExt};
+use serde::Serialize;
 use sqlx::postgres::{PgConnection, PgPool, PgPoolOptions, PgRow};
 use sqlx::sqlite::{
     SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteRow,
@@ -136,6 +137,24 @@ impl<'q> Query<'q> {
     }
 }
 
+/// Columns of [`OfRow`]; names that no table has, so that they need no prefix.
+pub(crate) const OF_COLUMNS: &[(&str, &str)] =
+    &[("of_kind", "text"), ("of_name", "text"), ("of_org", "text"), ("of_env", "text")];
+
+#[derive(Serialize)]
+pub(crate) struct OfRow<'a> {
+    of_kind: &'a str,
+    of_name: &'a str,
+    of_org: &'a str,
+    of_env: &'a str,
+}
+
+impl<'a> From<&'a ResourceId> for OfRow<'a> {
+    fn from(id: &'a ResourceId) -> Self {
+        Self { of_kind: &id.kind, of_name: &id.name, of_org: &id.org, of_env: &id.env }
+    }
+}
+
 /// A statement about many rows at once, which come as one JSON list in the first parameter: `{rows}` in the text stands for
 /// them, as a table `v` with these columns. One text for both databases, and one round trip however many rows.
 pub(crate) struct Multi {
@@ -227,11 +246,17 @@ impl Connection {
         self.run_raw(sqlx::raw_sql(text)).await
     }
 
-    /// Statements without parameters of PostgreSQL's, one round trip for all of them: the one text that they give.
-    pub async fn run_for_text(&mut self, text: &'static str) -> Result<String, StoreError> {
+    /// Begins a transaction of a server's, in one round trip: its number, to ask for if the answer to its commit is lost.
+    /// SQLite's have none and need none.
+    pub async fn begin_turn(&mut self) -> Result<i64, StoreError> {
+        let begin = self.dialect().begin;
         match self {
-            Self::Sqlite(_) => Ok(String::new()),
-            Self::Postgres(one) => Ok(within(sqlx::raw_sql(text).fetch_one(one.as_mut())).await?.try_get(0)?),
+            Self::Sqlite(_) => self.run(begin).await.map(|()| 0),
+            Self::Postgres(one) => {
+                let row = within(sqlx::raw_sql(sql::POSTGRES_TURN).fetch_one(one.as_mut())).await?;
+                let number: String = row.try_get(0)?;
+                number.parse().map_err(|_| StoreError::Database(format!("`{number}` is no transaction's number")))
+            }
         }
     }
 

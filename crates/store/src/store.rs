@@ -1,6 +1,6 @@
 //! The state, opened: everything that reads.
 
-use crate::db::{self, Connection, Multi, Pool, Query, Row};
+use crate::db::{self, Connection, Multi, OF_COLUMNS, OfRow, Pool, Query, Row};
 use crate::error::StoreError;
 use crate::key::KeySource;
 use crate::location::{Kind, Location};
@@ -11,7 +11,7 @@ use crate::{schema, sql, unlock};
 use berth_engine::unit::UnitState;
 use berth_model::ResourceId;
 use secrecy::{ExposeSecret, SecretString};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,14 +22,13 @@ pub const LINES_MAX: u32 = 10_000;
 /// Resources that one query asks for by name.
 const IDS_STEP: usize = 1_000;
 
-const OF: &[(&str, &str)] = &[("of_kind", "text"), ("of_name", "text"), ("of_org", "text"), ("of_env", "text")];
 static RESOURCES_OF: Multi = Multi::new(
     concat!(
         "SELECT ",
         resource_columns!(),
         " FROM {rows} JOIN resources ON kind = v.of_kind AND name = v.of_name AND org = v.of_org AND env = v.of_env"
     ),
-    OF,
+    OF_COLUMNS,
 );
 static UNITS_OF_ALL: Multi = Multi::new(
     concat!(
@@ -37,7 +36,7 @@ static UNITS_OF_ALL: Multi = Multi::new(
         "JOIN {rows} ON r.kind = v.of_kind AND r.name = v.of_name AND r.org = v.of_org AND r.env = v.of_env \
          ORDER BY u.resource_id, u.unit_key, u.created_at"
     ),
-    OF,
+    OF_COLUMNS,
 );
 
 /// How to open a state.
@@ -155,11 +154,8 @@ impl Store {
     ) -> Result<Vec<T>, StoreError> {
         let mut found = Vec::with_capacity(ids.len());
         for some in ids.chunks(IDS_STEP) {
-            let some: Vec<_> = some
-                .iter()
-                .map(|id| json!({"of_kind": id.kind, "of_name": id.name, "of_org": id.org, "of_env": id.env}))
-                .collect();
-            let some = Value::Array(some).to_string();
+            let some: Vec<OfRow> = some.iter().map(Into::into).collect();
+            let some = serde_json::to_string(&some).map_err(|error| StoreError::Database(error.to_string()))?;
             let dialect = if self.location.is_sqlite() { &sql::SQLITE } else { &sql::POSTGRES };
             found.extend(self.pool.rows(multi.query(dialect, &some), decode).await?);
         }

@@ -10,7 +10,7 @@ use crate::output::{self, OutputArgs};
 use crate::remote::carry_out::{make_plan as make_server_plan, print_verdicts};
 use crate::remote::saved::SavedServerPlan;
 use crate::remote::{Remote, Which};
-use crate::saved_plan::SavedPlan;
+use crate::saved_plan::{self, SavedPlan};
 use crate::workspace::{Workspace, WorkspaceArgs};
 use crate::{guard, manifests, plan_view};
 use berth_model::{Manifest, ResourceId};
@@ -66,7 +66,7 @@ fn on_server(args: &Args, target: Target, mut loaded: Loaded) -> Outcome {
             Err(exit) => return Ok(exit),
         };
         if let Some(path) = &args.out {
-            SavedServerPlan::new(remote.url(), &loaded, &planned)?.write(path)?;
+            saved_plan::write(&SavedServerPlan::new(remote.url(), &loaded, &planned)?, path)?;
         }
         let plan = planned.plan;
         let names = || plan.resources.iter().map(|r| r.id.to_string()).collect();
@@ -90,7 +90,7 @@ async fn plan(args: &Args, workspace: &Workspace, manifests: &[Arc<Manifest>]) -
     let planned = make_plan(&clouds, &request, &args.workspace, &place).await?;
     let plan = planned.plan;
     if let Some(path) = &args.out {
-        SavedPlan::new(&workspace.store, manifests, &[], &plan)?.write(path)?;
+        saved_plan::write(&SavedPlan::new(&workspace.store, manifests, &[], &plan)?, path)?;
     }
     let names = || plan.resources.iter().map(|r| r.id.to_string()).collect();
     output::show(args.output.output, &plan.to_json(), |wide| plan_view::text(&plan, wide), names)?;

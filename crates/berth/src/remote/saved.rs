@@ -5,16 +5,12 @@ use super::carry_out::ServerPlan;
 use super::convert;
 use crate::failure::Failure;
 use crate::manifests::Loaded;
-use crate::project;
+use crate::saved_plan::{self, VERSION};
 use berth_engine::Plan;
 use berth_model::ResourceId;
 use berth_server::pb;
 use serde::{Deserialize, Serialize};
-use std::io::Read;
 use std::path::Path;
-
-const VERSION: u32 = 1;
-const MOST_BYTES: u64 = 512 << 20;
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -77,30 +73,15 @@ impl SavedServerPlan {
         Ok(Self { berth_server_plan: VERSION, server: server.to_owned(), files, promise: Promise::of(planned) })
     }
 
-    pub fn write(&self, path: &Path) -> Result<(), Failure> {
-        let text = serde_json::to_vec(self).map_err(|error| Failure::caused("cannot write the plan", &error))?;
-        project::write_private(path, &text)
-    }
-
     /// For a command that asks `server`.
     pub fn read(path: &Path, server: &str) -> Result<Self, Failure> {
         let shown = path.display();
-        let cannot =
-            |error: &(dyn std::error::Error + 'static)| Failure::caused(format!("cannot read the plan {shown}"), error);
-        let mut text = Vec::new();
-        std::fs::File::open(path)
-            .and_then(|file| file.take(MOST_BYTES).read_to_end(&mut text))
-            .map_err(|error| cannot(&error))?;
+        let text = saved_plan::bytes(path)?;
         if let Ok(Mark { berth_plan: Some(_), .. }) = serde_json::from_slice(&text) {
             return Err(Failure::new(format!("{shown} was planned by the embedded engine, not by {server}"))
                 .help(format!("to carry it out by the engine:   berth apply {shown} --local")));
         }
-        let saved: Self = serde_json::from_slice(&text).map_err(|error| {
-            cannot(&error).help("a plan is made with `berth plan --out FILE`; manifests are given with -f")
-        })?;
-        if saved.berth_server_plan != VERSION {
-            return Err(Failure::new(format!("{shown} was made by another version of Berth")).help("plan again"));
-        }
+        let saved = saved_plan::parse(path, &text, |saved: &Self| saved.berth_server_plan)?;
         if saved.server != server {
             return Err(Failure::new(format!("{shown} was planned by {}, not by {server}", saved.server))
                 .help("choose that server with --context NAME, as `berth context` lists them"));

@@ -112,7 +112,7 @@ where
     }
 
     // What is written about a call is read from its message: the whole of it is here before the method begins.
-    let most = if method.access == Access::Public { PUBLIC_BYTES_MAX } else { REQUEST_BYTES_MAX };
+    let most = if method.is_public() { PUBLIC_BYTES_MAX } else { REQUEST_BYTES_MAX };
     let body = whole(body, most).await?;
     if !is_one_message(&body) {
         return Err(Fault::new(Code::InvalidArgument, format!("{} takes one message, not compressed", method.label)));
@@ -129,7 +129,7 @@ where
     // A secret is not on its way before this is on disk.
     call.write(guard.control(), failure.as_ref()).await?;
     // Whatever the reason: each failure is a line in the log, and strangers write few.
-    if method.access == Access::Public && failure.is_some() {
+    if method.is_public() && failure.is_some() {
         guard.failed(peer, "login");
     }
     Ok(response)

@@ -42,7 +42,7 @@ impl Front {
     }
 
     fn room(&self, method: Option<&Method>) -> &Semaphore {
-        if method.is_some_and(is_public) { &self.hall } else { &self.room }
+        if method.is_some_and(Method::is_public) { &self.hall } else { &self.room }
     }
 
     async fn grpc(&self, request: Request<Body>, method: Option<&'static Method>) -> Response<Body> {
@@ -195,10 +195,6 @@ impl Drop for InFlight<'_> {
     }
 }
 
-fn is_public(method: &Method) -> bool {
-    method.access == Access::Public
-}
-
 /// Methods whose answer may be long in coming without anything being worked on.
 fn waits(method: &Method) -> bool {
     method.streams || method.label == "WorkerService.Lease"
@@ -211,7 +207,7 @@ fn allowed(method: Option<&Method>, headers: &HeaderMap) -> Duration {
     });
     let most = match method {
         _ if works => WORK_WITHIN,
-        Some(method) if is_public(method) => PUBLIC_WITHIN,
+        Some(method) if method.is_public() => PUBLIC_WITHIN,
         _ => ANSWER_WITHIN,
     };
     let asked = headers.get("grpc-timeout").and_then(|value| grpc_timeout(value.to_str().ok()?));

@@ -20,6 +20,13 @@ pub struct Method {
     pub descriptor: MethodDescriptor,
 }
 
+impl Method {
+    /// Whether it needs no token.
+    pub fn is_public(&self) -> bool {
+        self.access == Access::Public
+    }
+}
+
 /// The least role that may call a method, as the option says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {

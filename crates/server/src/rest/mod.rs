@@ -10,7 +10,7 @@ mod write;
 
 use crate::access::Guard;
 use crate::access::layer::admit;
-use crate::api::methods::{Access, Method, Segment, methods};
+use crate::api::methods::{Method, Segment, methods};
 use crate::fault::{Code, Fault};
 use crate::limits::{ANSWER_BYTES_MAX, BODY_BYTES_MAX, PUBLIC_BYTES_MAX};
 use crate::pb;
@@ -253,7 +253,7 @@ impl Gateway {
     }
 
     async fn body(&self, method: &Method, parts: &Parts, body: Body) -> Result<Bytes, Halt> {
-        let most = if method.access == Access::Public { PUBLIC_BYTES_MAX } else { BODY_BYTES_MAX };
+        let most = if method.is_public() { PUBLIC_BYTES_MAX } else { BODY_BYTES_MAX };
         let limited = Limited::new(body, most).collect().await;
         let bytes = match limited {
             Ok(collected) => collected.to_bytes(),

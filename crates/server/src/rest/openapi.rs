@@ -151,7 +151,7 @@ fn operation(method: &Method, schemas: &mut Schemas) -> Value {
     if !parameters.is_empty() {
         operation["parameters"] = Value::Array(parameters);
     }
-    if method.access == Access::Public {
+    if method.is_public() {
         operation["security"] = json!([]);
     }
     if rest.has_body() {
@@ -193,7 +193,7 @@ fn answers(method: &Method, input: &MessageDescriptor, named: bool, schemas: &mu
         vec![Code::InvalidArgument, Code::TooLarge, Code::TooMany, Code::Internal, Code::Unavailable, Code::TimedOut];
     let mut http = vec![HttpOnly::NotAcceptable];
     // Logging in needs no token, and can fail for the same reasons as one.
-    if method.access != Access::Public || changes {
+    if !method.is_public() || changes {
         codes.extend([Code::Unauthenticated, Code::Denied]);
     }
     if named || changes {

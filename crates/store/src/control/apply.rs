@@ -27,7 +27,7 @@ static LOOK: Multi = Multi::new(
     "SELECT v.n, r.generation, r.digest, r.deleting, r.state, r.observed_generation, r.account, r.service, \
      r.allow_replace, r.allow_data_loss, r.drift_every FROM {rows} \
      JOIN resources r ON r.kind = v.kind AND r.name = v.name AND r.org = v.org AND r.env = v.env",
-    &[("n", "bigint"), ("kind", "text"), ("name", "text"), ("org", "text"), ("env", "text")],
+    NUMBERED,
 );
 
 static CREATE: Multi = Multi::new(
@@ -55,7 +55,7 @@ static DROP_REVISIONS: Multi = Multi::new(
     "DELETE FROM revisions WHERE EXISTS (SELECT 1 FROM {rows} JOIN resources r \
      ON r.kind = v.kind AND r.name = v.name AND r.org = v.org AND r.env = v.env \
      WHERE r.id = revisions.resource_id AND revisions.generation < r.generation - v.n)",
-    &[("n", "bigint"), ("kind", "text"), ("name", "text"), ("org", "text"), ("env", "text")],
+    NUMBERED,
 );
 
 static UPDATE: Multi = Multi::new(
@@ -116,6 +116,12 @@ const COLUMNS: &[(&str, &str)] = &[
 ];
 
 pub(super) const IDS: &[(&str, &str)] = &[("kind", "text"), ("name", "text"), ("org", "text"), ("env", "text")];
+/// Columns of [`Numbered`].
+pub(super) const NUMBERED: &[(&str, &str)] =
+    &[("n", "bigint"), ("kind", "text"), ("name", "text"), ("org", "text"), ("env", "text")];
+/// Columns of [`Timed`].
+pub(super) const TIMED: &[(&str, &str)] =
+    &[("kind", "text"), ("name", "text"), ("org", "text"), ("env", "text"), ("now", "bigint")];
 
 static UNLINK: Multi = Multi::new(
     "DELETE FROM links WHERE child IN (SELECT r.id FROM {rows} JOIN resources r \
@@ -130,7 +136,7 @@ static WAKE_PARENTS: Multi = Multi::new(
      JOIN resources r ON r.kind = v.kind AND r.name = v.name AND r.org = v.org AND r.env = v.env \
      JOIN links l ON l.child = r.id \
      JOIN resources p ON p.kind = l.kind AND p.name = l.name AND p.org = l.org AND p.env = l.env)",
-    &[("kind", "text"), ("name", "text"), ("org", "text"), ("env", "text"), ("now", "bigint")],
+    TIMED,
 );
 
 static LINK: Multi = Multi::new(
@@ -153,7 +159,7 @@ static LINK: Multi = Multi::new(
 static GOING: Multi = Multi::new(
     "SELECT v.n FROM {rows} JOIN resources r ON r.kind = v.kind AND r.name = v.name AND r.org = v.org AND r.env = v.env \
      WHERE r.deleting ORDER BY v.n",
-    &[("n", "bigint"), ("kind", "text"), ("name", "text"), ("org", "text"), ("env", "text")],
+    NUMBERED,
 );
 
 /// Whose object it is already. One object has one resource, or two would undo each other's changes.
@@ -167,7 +173,7 @@ pub(super) static WAKE_CHILDREN: Multi = Multi::new(
      WHERE id IN (SELECT l.child FROM {rows} JOIN links l \
      ON l.kind = v.kind AND l.name = v.name AND l.org = v.org AND l.env = v.env) \
      AND NOT (state = 'Ready' AND observed_generation = generation AND NOT deleting)",
-    &[("kind", "text"), ("name", "text"), ("org", "text"), ("env", "text"), ("now", "bigint")],
+    TIMED,
 );
 
 /// An id as the columns of a statement: serde leaves out what is empty, and a missing one would be null.

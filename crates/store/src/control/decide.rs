@@ -1,6 +1,6 @@
 //! What is due, and what the controller decided about it.
 
-use super::apply::IdRow;
+use super::apply::{IdRow, NUMBERED};
 use super::read::{self, meta_columns};
 use super::tasks::{self, TaskRow};
 use super::tx::Tx;
@@ -40,7 +40,7 @@ const WAITING_PLAN: &str = "SELECT state, plan_digest, applied_by FROM resources
 const APPROVE: &str = "UPDATE resources SET approved_by = $5, state = 'Pending', message = '', status_at = $6, \
      due_at = $6, due_mark = due_mark + 1 WHERE kind = $1 AND name = $2 AND org = $3 AND env = $4";
 
-/// Spread over five minutes.
+/// Spread over five minutes. Where nothing was looked for before, half an hour stands for how often until the next apply says.
 const RESCHEDULE: &str = "UPDATE resources SET drift_at = $3 + (id % 300) * 1000000, \
      drift_every = COALESCE(drift_every, 1800000000) WHERE env = $1 AND ($2 = '' OR org = $2) AND service <> '' \
      AND observed_generation > 0 AND NOT deleting";
@@ -48,7 +48,7 @@ const RESCHEDULE: &str = "UPDATE resources SET drift_at = $3 + (id % 300) * 1000
 static SEEN: Multi = Multi::new(
     "SELECT v.n, r.generation, r.due_mark, r.deleting FROM {rows} \
      JOIN resources r ON r.kind = v.kind AND r.name = v.name AND r.org = v.org AND r.env = v.env",
-    &[("n", "bigint"), ("kind", "text"), ("name", "text"), ("org", "text"), ("env", "text")],
+    NUMBERED,
 );
 
 static REST: Multi = Multi::new(

@@ -1,6 +1,6 @@
 //! Deletion: everything that is asked for at once, or nothing. Those that refer to what goes must go too.
 
-use super::apply::{APPLY_MAX, IdRow, Numbered, Timed, by};
+use super::apply::{APPLY_MAX, IdRow, NUMBERED, Numbered, TIMED, Timed, by};
 use super::tx::Tx;
 use super::types::{Actor, Applied, AppliedResult, AuditNote, ControlError};
 use super::writer::Op;
@@ -18,7 +18,7 @@ use std::collections::{HashMap, HashSet};
 static LOOK: Multi = Multi::new(
     "SELECT v.n, r.generation, r.deleting FROM {rows} \
      JOIN resources r ON r.kind = v.kind AND r.name = v.name AND r.org = v.org AND r.env = v.env",
-    &[("n", "bigint"), ("kind", "text"), ("name", "text"), ("org", "text"), ("env", "text")],
+    NUMBERED,
 );
 
 /// Whoever asks for a deletion cannot be the one who approves it.
@@ -45,7 +45,7 @@ static AGAIN: Multi = Multi::new(
      due_mark = resources.due_mark + 1, attempts = 0 FROM {rows} WHERE resources.kind = v.kind \
      AND resources.name = v.name AND resources.org = v.org AND resources.env = v.env AND resources.deleting \
      AND resources.state <> 'AwaitingApproval'",
-    &[("kind", "text"), ("name", "text"), ("org", "text"), ("env", "text"), ("now", "bigint")],
+    TIMED,
 );
 
 /// Who stays and refers to what goes.
@@ -53,7 +53,7 @@ static HOLDERS: Multi = Multi::new(
     "SELECT v.n, c.kind, c.name, c.org, c.env FROM {rows} \
      JOIN links l ON l.kind = v.kind AND l.name = v.name AND l.org = v.org AND l.env = v.env \
      JOIN resources c ON c.id = l.child WHERE NOT c.deleting ORDER BY v.n, c.kind, c.name, c.org, c.env LIMIT 100",
-    &[("n", "bigint"), ("kind", "text"), ("name", "text"), ("org", "text"), ("env", "text")],
+    NUMBERED,
 );
 
 #[derive(Serialize)]

@@ -2,7 +2,7 @@
 //! transaction that writes it, and refused where the task is no longer held.
 
 use super::Control;
-use super::apply::Numbered;
+use super::apply::{NUMBERED, Numbered};
 use super::ends::{self, After, held};
 use super::tasks::{self, task_columns};
 use super::tx::Tx;
@@ -50,7 +50,7 @@ static STATES_OF: Multi = Multi::new(
     "SELECT v.n, r.state, r.outputs, r.observed_generation, r.generation, \
      EXISTS (SELECT 1 FROM links l WHERE l.kind = v.kind AND l.name = v.name AND l.org = v.org AND l.env = v.env) \
      FROM {rows} JOIN resources r ON r.kind = v.kind AND r.name = v.name AND r.org = v.org AND r.env = v.env",
-    &[("n", "bigint"), ("kind", "text"), ("name", "text"), ("org", "text"), ("env", "text")],
+    NUMBERED,
 );
 /// Entries that an earlier task left open.
 static SETTLE: Multi = Multi::new(

@@ -1,11 +1,11 @@
 //! Tasks as rows: made, listed, cancelled, and given up in favour of others.
 
-use super::apply::IdRow;
+use super::apply::{IdRow, TIMED};
 use super::tx::{LaneKey, Tx};
 use super::types::*;
 use super::writer::Op;
 use super::{Control, LIST_MAX, ends};
-use crate::db::{Multi, Query, Row};
+use crate::db::{Multi, OF_COLUMNS, OfRow, Query, Row};
 use crate::encode::{SECRET_BYTES_MAX, check_count, cut};
 use crate::error::StoreError;
 use crate::rows::{self, number, parse, time};
@@ -51,7 +51,7 @@ static OPEN_OF: Multi = Multi::new(
         ", waiting FROM {rows} JOIN tasks ON kind = v.of_kind AND name = v.of_name AND org = v.of_org AND env = v.of_env \
          WHERE mutates AND state IN ('queued', 'running')"
     ),
-    &[("of_kind", "text"), ("of_name", "text"), ("of_org", "text"), ("of_env", "text")],
+    OF_COLUMNS,
 );
 /// Something else is wanted now.
 const STOP: &str = "UPDATE tasks SET cancelling = TRUE WHERE id = $1";
@@ -95,7 +95,7 @@ static POSTPONE_DRIFT: Multi = Multi::new(
     "UPDATE resources SET drift_at = v.now + COALESCE(resources.drift_every, 1800000000) FROM {rows} \
      WHERE resources.kind = v.kind AND resources.name = v.name AND resources.org = v.org AND resources.env = v.env \
      AND resources.drift_at IS NOT NULL AND resources.drift_at <= v.now",
-    &[("kind", "text"), ("name", "text"), ("org", "text"), ("env", "text"), ("now", "bigint")],
+    TIMED,
 );
 
 #[derive(Serialize)]
@@ -253,14 +253,6 @@ pub(super) async fn find(tx: &mut Tx<'_>, id: &TaskId) -> Result<Option<Task>, S
     tx.row(Query::new(TASK).bind(&id.0)).await?.map(|row| task(&row)).transpose()
 }
 
-#[derive(Serialize)]
-struct OfResource<'a> {
-    of_kind: &'a str,
-    of_name: &'a str,
-    of_org: &'a str,
-    of_env: &'a str,
-}
-
 /// Open tasks that do something else than is wanted now: a queued one ends, a running one is asked to stop.
 pub(super) async fn supersede(
     tx: &mut Tx<'_>,
@@ -268,10 +260,7 @@ pub(super) async fn supersede(
     wanted: &str,
     now: Timestamp,
 ) -> Result<(), StoreError> {
-    let of: Vec<OfResource> = ids
-        .iter()
-        .map(|id| OfResource { of_kind: &id.kind, of_name: &id.name, of_org: &id.org, of_env: &id.env })
-        .collect();
+    let of: Vec<OfRow> = ids.iter().map(|id| (*id).into()).collect();
     for row in tx.rows_many(&OPEN_OF, &of).await? {
         let old = task(&row)?;
         if old.op.as_str() == wanted {

@@ -355,11 +355,7 @@ async fn transact(
     jobs: &mut [Box<dyn AnyJob>],
     apart: bool,
 ) -> Result<(bool, i64), Broken> {
-    let dialect = connection.dialect();
-    let number = match dialect.is_sqlite {
-        true => connection.run(dialect.begin).await.map(|()| 0)?,
-        false => connection.run_for_text(sql::POSTGRES_TURN).await?.parse().unwrap_or(0),
-    };
+    let number = connection.begin_turn().await?;
     let mut tx = Tx::new(connection);
     if apart {
         for job in jobs {

@@ -1,5 +1,6 @@
 //! Accounts, Environments and Policies: few, and looked at by every apply or plan.
 
+use crate::access::principal::ADMIN_KINDS;
 use crate::environment::Environment;
 use crate::fault::Fault;
 use crate::policy::Policy;
@@ -7,8 +8,6 @@ use berth_clouds::accounts::{Accounts, Declared};
 use berth_model::{Manifest, ResourceId};
 use berth_store::Control;
 use std::sync::{Arc, Mutex, PoisonError};
-
-const KINDS: [&str; 3] = ["Account", "Environment", "Policy"];
 
 /// What was read of them.
 pub struct Book {
@@ -58,13 +57,13 @@ impl Books {
 
 /// Whether a resource is kept in a book.
 pub fn concerns(id: &ResourceId) -> bool {
-    KINDS.contains(&id.kind.as_str())
+    ADMIN_KINDS.contains(&id.kind.as_str())
 }
 
 impl Book {
     async fn read(control: &Control) -> Result<Self, Fault> {
         let (mut declared, mut environments, mut policies) = (Vec::new(), Vec::new(), Vec::new());
-        for stored in control.store().resources_of_kinds(&KINDS).await? {
+        for stored in control.store().resources_of_kinds(&ADMIN_KINDS).await? {
             // What is being deleted guards no more, and nothing new is to live in it: when its row goes, nobody closes the
             // book again.
             if stored.deleting {
