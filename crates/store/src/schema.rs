@@ -23,7 +23,14 @@ macro_rules! migration {
 }
 
 /// The schema's versions, in order; the first is 1. A line here never changes once it was released.
-const MIGRATIONS: &[Migration] = &[migration!("0001_first"), migration!("0002_control"), migration!("0003_following")];
+const MIGRATIONS: &[Migration] = &[
+    migration!("0001_first"),
+    migration!("0002_control"),
+    migration!("0003_following"),
+    migration!("0004_identity"),
+    migration!("0005_parties"),
+    migration!("0006_authentic"),
+];
 
 pub(crate) const SCHEMA: i64 = MIGRATIONS.len() as i64;
 

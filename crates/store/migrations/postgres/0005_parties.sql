@@ -1,0 +1,1 @@
+-- Who workers and people are.

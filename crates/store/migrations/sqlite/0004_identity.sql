@@ -1,0 +1,1 @@
+-- Whom the credentials of a unit's account belong to, in the cloud's own words.

@@ -1,0 +1,1 @@
+-- What rows and logs are authenticated with.
