@@ -46,6 +46,7 @@ impl Link {
             wait_seconds: WAIT_SECONDS,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             capacity: changes,
+            protocol: berth_server::worker::PROTOCOL,
             ..LeaseRequest::default()
         }
     }

@@ -6,7 +6,7 @@ use berth_model::pb::berth::core::v1::{AccountSpec, SecretValue, secret_value::S
 use berth_model::{Manifest, ResourceId};
 use prost::Message;
 use secrecy::SecretString;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// A token in a file is short; anything longer is the wrong file.
 pub const TOKEN_BYTES_MAX: u64 = 64 << 10;
@@ -18,6 +18,21 @@ pub struct Simulated {
     pub digitalocean_url: String,
     /// What the simulated clouds were told to accept; any token will do when they were told nothing.
     pub token: Option<String>,
+}
+
+impl Simulated {
+    /// By provider.
+    pub fn urls(&self) -> BTreeMap<String, String> {
+        [("civo", &self.civo_url), ("digitalocean", &self.digitalocean_url)]
+            .map(|(provider, url)| (provider.to_owned(), url.clone()))
+            .into()
+    }
+
+    /// The other way round; a cloud that is not named has no address, and cannot be called.
+    pub fn at(urls: &BTreeMap<String, String>, token: Option<String>) -> Self {
+        let url = |provider: &str| urls.get(provider).cloned().unwrap_or_default();
+        Self { civo_url: url("civo"), digitalocean_url: url("digitalocean"), token }
+    }
 }
 
 /// The accounts that there are, from manifests and from the environment.

@@ -54,7 +54,7 @@ pub struct Args {
     #[command(flatten)]
     oidc: OidcArgs,
     /// Leave all tasks to workers elsewhere
-    #[arg(long, conflicts_with_all = ["capacity", "allow_env", "allow_file", "sandbox"], help_heading = "Worker inside")]
+    #[arg(long, conflicts_with_all = ["capacity", "allow_env", "allow_file"], help_heading = "Worker inside")]
     no_worker: bool,
     /// Changes at once
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=256), help_heading = "Worker inside")]
@@ -241,11 +241,12 @@ fn how_to(running: &Running, args: &Args, database: &str) -> String {
     }
     line("trust", &running.fingerprint);
     match args.no_worker {
+        true if args.sandbox.sandbox => line("worker", "none here: start one with berth worker --sandbox"),
         true => line("worker", "none here: start one with berth worker"),
         false => line("worker", &format!("in this process, {} changes at once", args.capacity)),
     }
     if args.sandbox.sandbox {
-        line("clouds", "simulated");
+        line("clouds", "simulated (sandbox)");
     }
     line("REST", &format!("{url}/openapi.json"));
     line("metrics", &format!("{url}/metrics"));

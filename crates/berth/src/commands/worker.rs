@@ -3,8 +3,6 @@
 use crate::carry_out::duration;
 use crate::cli::{Threads, block_on};
 use crate::failure::{Exit, Failure, Outcome};
-use crate::{project, sandbox};
-use berth_clouds::accounts::Simulated;
 use berth_server::Fault;
 use berth_server::client::Connection;
 use berth_server::telemetry::{self, LogFormat, Telemetry};
@@ -67,7 +65,7 @@ pub struct Args {
     /// Folder for what tasks need while they run; wiped as they end
     #[arg(long, value_name = "DIR")]
     work_dir: Option<PathBuf>,
-    /// Use the simulated clouds that this folder has running (berth sandbox --background)
+    /// Work on the simulated clouds of a server that was started with --sandbox, on the same machine
     #[arg(long)]
     sandbox: bool,
     /// One JSON object for each line of the log
@@ -106,8 +104,10 @@ pub fn run(args: Args, verbose: u8) -> Outcome {
         services: args.services.clone(),
         capacity: args.capacity,
         checks: args.checks,
+        simulated: args.sandbox,
+        sandbox_token: std::env::var("BERTH_SANDBOX_TOKEN").ok().filter(|token| !token.is_empty()),
         means: Means {
-            simulated: if args.sandbox { Some(simulated()?) } else { None },
+            simulated: None,
             allow_env: args.allow_env.iter().cloned().collect(),
             allow_files: args.allow_file.clone(),
         },
@@ -131,11 +131,12 @@ async fn work(args: Args, verbose: u8, config: WorkerConfig, connections: Vec<Co
     let servers = Arc::new(Servers::new(connections).map_err(failure)?);
     let serves = if config.services.is_empty() { "every service".into() } else { config.services.join(", ") };
     tracing::info!(
-        "worker {} for {}: {serves}, {} changes and {} drift checks at once",
+        "worker {} for {}: {serves}, {} changes and {} drift checks at once{}",
         config.name,
         args.server.join(", "),
         config.capacity,
-        config.checks
+        config.checks,
+        if config.simulated { ", on simulated clouds (sandbox)" } else { "" }
     );
     let ended = berth_server::worker::run(config, servers, stop).await;
     ends.abort();
@@ -185,16 +186,6 @@ fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     let mut bytes = Vec::new();
     std::fs::File::open(path).and_then(|file| file.take(FILE_BYTES_MAX).read_to_end(&mut bytes)).map_err(cannot)?;
     Ok(bytes)
-}
-
-fn simulated() -> Result<Simulated, Failure> {
-    let record = sandbox::recorded(&project::folder()?)
-        .ok_or_else(|| Failure::new("no sandbox is running here").help("start one:   berth sandbox --background"))?;
-    Ok(Simulated {
-        civo_url: record.civo_url,
-        digitalocean_url: record.digitalocean_url,
-        token: std::env::var("BERTH_SANDBOX_TOKEN").ok().filter(|token| !token.is_empty()),
-    })
 }
 
 fn own_name() -> String {

@@ -117,12 +117,14 @@ pub struct Setup {
     pub lease: &'static str,
     pub capacity: u32,
     pub cloud: Config,
+    /// The servers have simulated clouds of their own.
+    pub sandbox: bool,
 }
 
 impl Default for Setup {
     fn default() -> Self {
         let cloud = Config { speed: Speed::Instant, token: Some(CLOUD_TOKEN.into()), ..Config::default() };
-        Self { servers: 1, workers: 1, postgres: false, lease: "5s", capacity: 8, cloud }
+        Self { servers: 1, workers: 1, postgres: false, lease: "5s", capacity: 8, cloud, sandbox: false }
     }
 }
 
@@ -156,7 +158,7 @@ impl Plane {
             folder,
         };
         for number in 0..setup.servers {
-            plane.add_server(number, setup.lease).await;
+            plane.add_server(number, setup.lease, setup.sandbox).await;
         }
         if setup.workers > 0 {
             plane.worker_token().await;
@@ -167,11 +169,14 @@ impl Plane {
         plane
     }
 
-    async fn add_server(&mut self, number: usize, lease: &str) {
+    async fn add_server(&mut self, number: usize, lease: &str, sandbox: bool) {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let name = format!("s{number}");
         let mut args = vec!["server".into(), "--listen".into(), format!("127.0.0.1:{port}")];
         args.extend(["--folder".into(), name.clone(), "--no-worker".into(), "--lease".into(), lease.into()]);
+        if sandbox {
+            args.extend(["--sandbox".into(), "--speed".into(), "max".into()]);
+        }
         let mut env = vec![("BERTH_KEY".into(), KEY.into())];
         if let Some(postgres) = &self.postgres {
             env.push(("BERTH_DB".into(), postgres.url()));
@@ -218,7 +223,13 @@ impl Plane {
         }
     }
 
-    async fn worker_token(&self) {
+    pub async fn client_as(&self, token: &str) -> Client {
+        let ca = std::fs::read(&self.ca).unwrap();
+        let token = SecretString::from(token.trim().to_owned());
+        Connection { ca: Some(ca), ..Connection::new(&self.urls[0], token) }.connect().await.expect("a connection")
+    }
+
+    pub async fn worker_token(&self) {
         let request = pb::CreateTokenRequest {
             name: "workers".into(),
             role: "worker".into(),

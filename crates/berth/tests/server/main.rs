@@ -6,6 +6,7 @@ mod cli;
 mod faults;
 mod guard;
 mod harness;
+mod parties;
 mod place;
 mod postgres;
 mod quickstart;

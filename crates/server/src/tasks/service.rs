@@ -11,6 +11,7 @@ use crate::fault::{Code, Fault};
 use crate::metrics::{Op, State};
 use crate::pb::{self, record_request::Write, worker_service_server::WorkerService};
 use crate::worker::api::TaskApi;
+use crate::worker::{OLDEST_PROTOCOL, PROTOCOL};
 use async_trait::async_trait;
 use berth_model::ResourceId;
 use berth_store::{ControlError, Ending, Held, LeaseAsk, Leased, Outcome, PlanDecision, Recorded, TaskId, TaskOp};
@@ -72,7 +73,35 @@ impl Shared {
         }
     }
 
+    /// Whether a worker and this server fit together. Workers of any version understand `InvalidArgument`: they end.
+    fn check_party(&self, request: &pb::LeaseRequest) -> Result<(), Fault> {
+        let version = env!("CARGO_PKG_VERSION");
+        if request.protocol < OLDEST_PROTOCOL {
+            return Err(invalid("this worker is of an older version than the server, which gives it no tasks")
+                .help(format!("upgrade the worker to the server's version, {version}, and start it again")));
+        }
+        match (self.config.simulated.is_some(), request.simulated) {
+            (true, false) => {
+                Err(invalid("this server works on simulated clouds, and the worker would work on real ones")
+                    .help("start the worker with --sandbox")
+                    .help("or give it the address of a server that was started without --sandbox"))
+            }
+            (false, true) => {
+                Err(invalid("this server works on real clouds, and the worker would work on simulated ones")
+                    .help("start the worker without --sandbox")
+                    .help("or give it the address of a server that was started with --sandbox"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn lease_answer(&self, tasks: Vec<pb::LeasedTask>, waited_ms: u32) -> pb::LeaseResponse {
+        let simulated = self.config.simulated.as_ref().map(|clouds| pb::SimulatedClouds { urls: clouds.urls() });
+        pb::LeaseResponse { tasks, waited_ms, protocol: PROTOCOL, simulated }
+    }
+
     fn check_lease(&self, request: &pb::LeaseRequest) -> Result<(), Fault> {
+        self.check_party(request)?;
         if request.worker.is_empty() || request.worker.len() > NAME_BYTES_MAX {
             return Err(invalid("a worker needs a name of at most 253 bytes"));
         }
@@ -133,15 +162,15 @@ impl Shared {
             if !leased.is_empty() {
                 let tasks = self.with_contexts(leased, &request.recipient).await;
                 if !tasks.is_empty() {
-                    return Ok(pb::LeaseResponse { tasks, waited_ms });
+                    return Ok(self.lease_answer(tasks, waited_ms));
                 }
             }
             tokio::time::sleep(bucket.take()).await;
             if Instant::now() >= until || self.stop.is_cancelled() {
-                return Ok(pb::LeaseResponse::default());
+                return Ok(self.lease_answer(Vec::new(), 0));
             }
             tokio::select! {
-                changed = wakes.changed() => if changed.is_err() { return Ok(pb::LeaseResponse::default()) },
+                changed = wakes.changed() => if changed.is_err() { return Ok(self.lease_answer(Vec::new(), 0)) },
                 () = tokio::time::sleep_until(until.min(Instant::now() + LOOK_AGAIN)) => {}
                 () = self.stop.cancelled() => {}
             }

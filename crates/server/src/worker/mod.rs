@@ -16,6 +16,7 @@ use crate::pb;
 use crate::tasks::InProcess;
 use crate::telemetry;
 use api::TaskApi;
+use berth_clouds::accounts::Simulated;
 use berth_engine::Options;
 use lease::{Lease, Moment};
 use means::Means;
@@ -31,6 +32,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 use words::Words;
+
+/// What workers and servers say to each other. It grows when either must know that the other does what it did not do before.
+pub const PROTOCOL: u32 = 1;
+/// What both still understand; a party that speaks an older one, or had no number, is refused.
+pub const OLDEST_PROTOCOL: u32 = 1;
 
 /// How long a lease request waits for work.
 const POLL: Duration = Duration::from_secs(20);
@@ -63,6 +69,10 @@ pub struct WorkerConfig {
     pub capacity: u32,
     /// Drift checks at once, in places of their own.
     pub checks: u32,
+    /// Works on the simulated clouds of its server, and for no other server.
+    pub simulated: bool,
+    /// What these were told to accept, where they were told anything.
+    pub sandbox_token: Option<String>,
     pub means: Means,
     /// Where the worker gets a folder, and each task one inside.
     pub scratch: PathBuf,
@@ -96,6 +106,11 @@ pub async fn run(config: WorkerConfig, api: Arc<dyn TaskApi>, stop: Cancellation
         config,
         api,
     });
+    // Before the first task could come: a server that does not fit has none to give.
+    tokio::select! {
+        joined = worker.join() => joined?,
+        () = stop.cancelled() => return Ok(()),
+    }
     let beats = tokio::spawn(worker.clone().beat());
     let (for_changes, for_checks) = (worker.clone().ask(true, stop.clone()), worker.clone().ask(false, stop.clone()));
     let asked = tokio::try_join!(for_changes, for_checks);
@@ -112,11 +127,9 @@ pub fn in_process(shared: &Arc<Shared>, stop: CancellationToken) -> Option<JoinH
         services: Vec::new(),
         capacity: here.capacity,
         checks: CHECKS,
-        means: Means {
-            simulated: shared.config.simulated.clone(),
-            allow_env: here.allow_env.into_iter().collect(),
-            allow_files: here.allow_file,
-        },
+        simulated: shared.config.simulated.is_some(),
+        sandbox_token: shared.config.simulated.as_ref().and_then(|clouds| clouds.token.clone()),
+        means: Means { simulated: None, allow_env: here.allow_env.into_iter().collect(), allow_files: here.allow_file },
         scratch: shared.config.folder.join("worker"),
         drain: INSIDE_DRAIN,
     };
@@ -126,6 +139,39 @@ pub fn in_process(shared: &Arc<Shared>, stop: CancellationToken) -> Option<JoinH
             tracing::error!(%error, "the worker inside the server has ended");
         }
     }))
+}
+
+/// Between questions that the server does not answer.
+struct Pause {
+    time: Duration,
+    told: bool,
+}
+
+impl Default for Pause {
+    fn default() -> Self {
+        Self { time: FIRST_PAUSE, told: false }
+    }
+}
+
+impl Pause {
+    /// Fails where asking again will not help.
+    async fn after(&mut self, fault: Fault) -> Result<(), WorkerError> {
+        if matches!(fault.code, Code::Unauthenticated | Code::Denied | Code::InvalidArgument) {
+            return Err(WorkerError::Unwelcome(fault));
+        }
+        if !self.told {
+            tracing::warn!(%fault, "no answer from the server; asking again every few seconds");
+            self.told = true;
+        }
+        tokio::time::sleep(self.time.mul_f64(rand::random_range(0.5..1.0))).await;
+        self.time = (self.time * 2).min(LONGEST_PAUSE);
+        Ok(())
+    }
+
+    /// The server answers. Whether it was told that it did not.
+    fn end(&mut self) -> bool {
+        std::mem::take(self).told
+    }
 }
 
 struct Running {
@@ -165,13 +211,53 @@ impl Worker {
             version: env!("CARGO_PKG_VERSION").into(),
             capacity: self.config.capacity,
             draining,
+            protocol: PROTOCOL,
+            simulated: self.config.simulated,
+        }
+    }
+
+    /// Asks for nothing, until the server answers: whether the two fit.
+    async fn join(&self) -> Result<(), WorkerError> {
+        let mut pause = Pause::default();
+        loop {
+            match self.api.lease(self.question(0, 0, Duration::ZERO, false)).await {
+                Ok(answer) => return self.check(&answer).map_err(WorkerError::Unwelcome),
+                Err(fault) => pause.after(fault).await?,
+            }
+        }
+    }
+
+    /// Whether tasks of the server that answered so may be taken. It may be another one than the last time.
+    fn check(&self, answer: &pb::LeaseResponse) -> Result<(), Fault> {
+        let unfit = |message: &str| Fault::new(Code::InvalidArgument, format!("{}: {message}", self.api.place()));
+        if answer.protocol < OLDEST_PROTOCOL {
+            let version = env!("CARGO_PKG_VERSION");
+            return Err(unfit("the server is of an older version than this worker, which takes no tasks of it")
+                .help(format!("upgrade the server to the worker's version, {version}, then start the worker again")));
+        }
+        match (answer.simulated.is_some(), self.config.simulated) {
+            (true, false) => Err(unfit("the server works on simulated clouds, and this worker on real ones")
+                .help("start the worker with --sandbox")),
+            (false, true) => Err(unfit("the server works on real clouds, and this worker on simulated ones")
+                .help("start the worker without --sandbox")),
+            _ => Ok(()),
+        }
+    }
+
+    /// What a worker that takes no tasks was given all the same.
+    async fn give_back(&self, tasks: Vec<pb::LeasedTask>) {
+        for held in tasks.into_iter().filter_map(|task| task.held) {
+            let why = "the worker and the server do not fit together".into();
+            if let Err(fault) = self.api.release(pb::ReleaseRequest { held: Some(held), why }).await {
+                tracing::warn!(%fault, "a task could not be given back; its lease will end");
+            }
         }
     }
 
     /// Asks for changes, or for checks, whenever there is a place for one.
     async fn ask(self: Arc<Self>, changes: bool, stop: CancellationToken) -> Result<(), WorkerError> {
         let places = if changes { &self.changes } else { &self.checks };
-        let (mut pause, mut quiet) = (FIRST_PAUSE, true);
+        let mut pause = Pause::default();
         loop {
             let free = tokio::select! {
                 free = places.acquire() => free,
@@ -187,35 +273,30 @@ impl Worker {
             };
             let fault = match answer {
                 Ok(answer) => {
-                    if !quiet {
+                    if pause.end() {
                         tracing::info!(server = %self.api.place(), "the server answers again");
                     }
-                    (pause, quiet) = (FIRST_PAUSE, true);
+                    if let Err(fault) = self.check(&answer) {
+                        self.give_back(answer.tasks).await;
+                        return Err(WorkerError::Unwelcome(fault));
+                    }
+                    let clouds = answer.simulated.map(|at| Simulated::at(&at.urls, self.config.sandbox_token.clone()));
                     let began = asked.after(Duration::from_millis(answer.waited_ms.into()).min(asked.elapsed()));
                     for task in answer.tasks {
-                        self.clone().begin(task, began, changes);
+                        self.clone().begin(task, began, changes, clouds.clone());
                     }
                     continue;
                 }
                 Err(fault) => fault,
             };
-            if matches!(fault.code, Code::Unauthenticated | Code::Denied | Code::InvalidArgument) {
-                return Err(WorkerError::Unwelcome(fault));
-            }
-            if quiet {
-                tracing::warn!(%fault, "no answer from the server; asking again every few seconds");
-                quiet = false;
-            }
-            let jittered = pause.mul_f64(rand::random_range(0.5..1.0));
             tokio::select! {
-                () = tokio::time::sleep(jittered) => {}
+                waited = pause.after(fault) => waited?,
                 () = stop.cancelled() => return Ok(()),
             }
-            pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
 
-    fn begin(self: Arc<Self>, task: pb::LeasedTask, asked: Moment, change: bool) {
+    fn begin(self: Arc<Self>, task: pb::LeasedTask, asked: Moment, change: bool, clouds: Option<Simulated>) {
         let Some(held) = task.held.clone() else { return };
         let time = Duration::from_secs(task.lease_seconds.into());
         let lease = Arc::new(Lease::new(held.clone(), asked, time));
@@ -233,7 +314,7 @@ impl Worker {
             // A panic in one task must not cost its place, nor the others.
             let span = tracing::info_span!("task", task = %lease.held.task, op = task.op);
             telemetry::go_on(&span, &task.traceparent);
-            let work = tokio::spawn(worker.clone().carry_out(task, lease.clone(), stopper).instrument(span));
+            let work = tokio::spawn(worker.clone().carry_out(task, lease.clone(), stopper, clouds).instrument(span));
             if let Err(error) = work.await {
                 tracing::error!(%error, task = %lease.held.task, "a task broke off");
                 _ = worker.api.release(release(&lease, "the worker's task broke off")).await;
@@ -243,7 +324,13 @@ impl Worker {
         });
     }
 
-    async fn carry_out(self: Arc<Self>, task: pb::LeasedTask, lease: Arc<Lease>, stopper: Arc<Stopper>) {
+    async fn carry_out(
+        self: Arc<Self>,
+        task: pb::LeasedTask,
+        lease: Arc<Lease>,
+        stopper: Arc<Stopper>,
+        clouds: Option<Simulated>,
+    ) {
         let words = Arc::new(Words::default());
         let streaming = tokio::spawn(words.clone().stream(self.api.clone(), lease.clone()));
         let job = Job {
@@ -253,13 +340,14 @@ impl Worker {
             stopper: stopper.clone(),
             options: Options::default(),
         };
+        let means = Means { simulated: clouds, ..self.config.means.clone() };
         let opened = Context::from_json(&task.context)
             .and_then(|context| Ok((context, Sealed::open(&task.credentials, &self.identity)?)));
         let place = self.scratch.task(&lease.held.task);
         let end = match (opened, &place) {
             (Ok((context, sealed)), Ok(_)) => {
                 tracing::debug!(task = %lease.held.task, op = %context.op, "begun");
-                job.run(context, sealed, &self.config.means).await
+                job.run(context, sealed, &means).await
             }
             (Err(error), _) => ended("failed", error.to_string(), Vec::new()),
             (_, Err(error)) => ended("failed", format!("the worker has no folder for the task: {error}"), Vec::new()),
@@ -380,4 +468,103 @@ impl Worker {
 
 fn release(lease: &Lease, why: &str) -> pb::ReleaseRequest {
     pb::ReleaseRequest { held: Some(lease.held.clone()), why: why.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use async_trait::async_trait;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// A server that answers with these, one after the other, and counts what is given back to it.
+    struct Answers {
+        answers: Mutex<Vec<pb::LeaseResponse>>,
+        released: AtomicUsize,
+        worked: AtomicUsize,
+    }
+
+    #[async_trait]
+    impl TaskApi for Answers {
+        async fn lease(&self, request: pb::LeaseRequest) -> Result<pb::LeaseResponse, Fault> {
+            assert_eq!(request.protocol, PROTOCOL);
+            Ok(self.answers.lock().unwrap().pop().unwrap_or_default())
+        }
+        async fn heartbeat(&self, _: pb::HeartbeatRequest) -> Result<pb::HeartbeatResponse, Fault> {
+            Ok(pb::HeartbeatResponse::default())
+        }
+        async fn submit_plan(&self, _: pb::SubmitPlanRequest) -> Result<pb::SubmitPlanResponse, Fault> {
+            Ok(pb::SubmitPlanResponse::default())
+        }
+        async fn record(&self, _: pb::RecordRequest) -> Result<pb::RecordResponse, Fault> {
+            Ok(pb::RecordResponse::default())
+        }
+        async fn progress(&self, _: pb::ProgressRequest) -> Result<(), Fault> {
+            Ok(())
+        }
+        async fn report(&self, _: pb::ReportRequest) -> Result<(), Fault> {
+            self.worked.fetch_add(1, Ordering::SeqCst);
+            Ok(())
+        }
+        async fn release(&self, _: pb::ReleaseRequest) -> Result<(), Fault> {
+            self.released.fetch_add(1, Ordering::SeqCst);
+            Ok(())
+        }
+        fn place(&self) -> String {
+            "https://old.example".into()
+        }
+    }
+
+    async fn joined(simulated: bool, answers: Vec<pb::LeaseResponse>) -> (Fault, usize, usize) {
+        let folder = tempfile::tempdir().unwrap();
+        let config = WorkerConfig {
+            name: "w".into(),
+            services: Vec::new(),
+            capacity: 1,
+            checks: 0,
+            simulated,
+            sandbox_token: None,
+            means: Means::default(),
+            scratch: folder.path().to_owned(),
+            drain: Duration::from_secs(1),
+        };
+        let api = Arc::new(Answers { answers: Mutex::new(answers), released: 0.into(), worked: 0.into() });
+        let ended = run(config, api.clone(), CancellationToken::new());
+        let ended = tokio::time::timeout(Duration::from_secs(10), ended).await.expect("it ends");
+        let Err(WorkerError::Unwelcome(fault)) = ended else { panic!("{ended:?}") };
+        (fault, api.released.load(Ordering::SeqCst), api.worked.load(Ordering::SeqCst))
+    }
+
+    fn answer(protocol: u32, simulated: bool, tasks: usize) -> pb::LeaseResponse {
+        let held = Some(pb::Held { task: "t".into(), fence: 1 });
+        let task = pb::LeasedTask { held, op: "apply".into(), lease_seconds: 30, ..pb::LeasedTask::default() };
+        pb::LeaseResponse {
+            tasks: vec![task; tasks],
+            protocol,
+            simulated: simulated.then(pb::SimulatedClouds::default),
+            waited_ms: 0,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_server_from_before_the_protocol_had_a_number_gets_no_work_done() {
+        let (fault, released, worked) = joined(false, vec![answer(0, false, 0)]).await;
+        assert!(fault.message.contains("older version"), "{fault}");
+        assert!(fault.help[0].contains("upgrade the server"), "{:?}", fault.help);
+        assert_eq!((released, worked), (0, 0));
+        // Another server than the one that was joined answers: what it gave is given back.
+        let (fault, released, worked) = joined(false, vec![answer(0, false, 2), answer(PROTOCOL, false, 0)]).await;
+        assert!(fault.help[0].contains("upgrade the server"), "{:?}", fault.help);
+        assert_eq!((released, worked), (2, 0));
+    }
+
+    #[tokio::test]
+    async fn a_worker_takes_tasks_of_its_like_only() {
+        for (worker, server) in [(false, true), (true, false)] {
+            let given = vec![answer(PROTOCOL, server, 1), answer(PROTOCOL, server, 0)];
+            let (fault, released, worked) = joined(worker, given).await;
+            assert!(fault.message.contains("simulated clouds"), "{fault}");
+            assert!(fault.help[0].contains("--sandbox"), "{:?}", fault.help);
+            assert_eq!((released, worked), (0, 0), "it joins before it asks for tasks");
+        }
+    }
 }

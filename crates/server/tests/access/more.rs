@@ -259,7 +259,12 @@ async fn workers_show_a_certificate_where_an_authority_is_set() {
     };
     let lease = async |connection: Connection| {
         let client = connection.connect().await.map_err(|fault| fault.code.name())?;
-        let ask = pb::LeaseRequest { worker: "w1".into(), draining: true, ..Default::default() };
+        let ask = pb::LeaseRequest {
+            protocol: berth_server::worker::PROTOCOL,
+            worker: "w1".into(),
+            draining: true,
+            ..Default::default()
+        };
         client.worker().lease(ask).await.map(|_| ()).map_err(|status| client.fault(&status).code.name())
     };
     assert_eq!(lease(connection(&worker, Some(identity.clone()))).await, Ok(()));

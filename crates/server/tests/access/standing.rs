@@ -80,7 +80,14 @@ async fn a_worker_that_waits_gets_nothing_once_its_token_is_revoked() {
     let (secret, row) = server.make("w", Role::Worker, "", "", 3600).await;
     let client = client(&server, &secret).await;
     let recipient = age::x25519::Identity::generate().to_public().to_string();
-    let ask = pb::LeaseRequest { worker: "w".into(), changes: 1, wait_seconds: 30, recipient, ..Default::default() };
+    let ask = pb::LeaseRequest {
+        protocol: berth_server::worker::PROTOCOL,
+        worker: "w".into(),
+        changes: 1,
+        wait_seconds: 30,
+        recipient,
+        ..Default::default()
+    };
     let mut worker = client.worker();
     let waits = tokio::spawn(async move { worker.lease(ask).await });
     tokio::time::sleep(Duration::from_millis(1200)).await;
@@ -225,7 +232,7 @@ async fn strangers_do_not_fill_the_audit_log() {
 #[tokio::test]
 async fn a_worker_of_another_org_has_no_name() {
     let server = Server::start().await;
-    let draining = json!({"worker": "banks-own-worker", "draining": true});
+    let draining = json!({"worker": "banks-own-worker", "draining": true, "protocol": berth_server::worker::PROTOCOL});
     let bank = server.token(Who::Has(Role::Worker, Reach::OtherOrg), false).await;
     server.call(Protocol::Grpc, "WorkerService.Lease", &draining, bank.as_deref()).await.unwrap();
     for (reach, named) in [(Reach::All, true), (Reach::Here, false)] {
