@@ -1,7 +1,7 @@
 //! From a request to its end: plan, confirm, converge, and what to say afterwards. Shared by apply and delete.
 
 use crate::address::Names;
-use crate::confirm::{ConfirmArgs, confirm};
+use crate::confirm::{ConfirmArgs, RecreateArgs, confirm, confirm_recreate};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::Format;
 use crate::progress::{self, Display};
@@ -85,7 +85,7 @@ pub fn trouble_failures(
                 if ids.len() > NAMED {
                     failure = failure.note(format!("and {} more", ids.len() - NAMED));
                 }
-                trouble.help.iter().fold(failure, |failure, line| failure.help(line))
+                trouble.help.iter().fold(failure, |failure, line| failure.help(with_place(line, args)))
             }
         })
         .collect()
@@ -122,8 +122,16 @@ fn trouble_failure(
     trouble.help.iter().fold(failure, |failure, line| match line.contains("berth import ") {
         // Without its env, what is imported would be another resource than the one that is declared.
         true => failure.help(format!("{line}{}", stored::flags(id, args))),
-        false => failure.help(line),
+        false => failure.help(with_place(line, args)),
     })
+}
+
+/// A command about an account is to be typed for the same state or server.
+pub fn with_place(line: &str, args: &WorkspaceArgs) -> String {
+    match line.contains("berth account ") {
+        true => format!("{line}{}", stored::place_flags(args)),
+        false => line.to_owned(),
+    }
 }
 
 /// Confirms and carries out. `before` is called once everything is allowed, and before anything is changed.
@@ -243,6 +251,7 @@ pub fn allowed(plan: &Plan, args: ConfirmArgs, request: &Request) -> Result<bool
     if plan.is_empty() {
         return Ok(false);
     }
+    confirm_recreate(plan, RecreateArgs { allow_recreate: request.allow_recreate })?;
     confirm(plan, args, |id| {
         let protects = |annotations: &std::collections::BTreeMap<String, String>| {
             annotations.get("berth.dev/protect").is_some_and(|v| v == "true")

@@ -1,9 +1,9 @@
 //! The command tree.
 
 use crate::commands::{
-    accounts, apply, approve, audit, backup, completion, context, delete, describe, doctor, drift, events, explain,
-    get, graph, history, import, init, key, kinds, kubeconfig, login, logout, man, outputs, plan, policy, refresh,
-    restore, sandbox, schema, server, tasks, token, validate, wait, whoami, worker, workers,
+    account, accounts, apply, approve, audit, backup, completion, context, delete, describe, doctor, drift, events,
+    explain, get, graph, history, import, init, key, kinds, kubeconfig, login, logout, man, outputs, plan, policy,
+    refresh, restore, sandbox, schema, server, tasks, token, validate, wait, whoami, worker, workers,
 };
 use crate::failure::{Failure, Outcome};
 use clap::{ArgAction, Parser, Subcommand};
@@ -48,6 +48,7 @@ pub enum Command {
     Watch(crate::watch::Args),
     Workers(workers::Args),
     Accounts(accounts::Args),
+    Account(account::Args),
     Drift(drift::Args),
     Refresh(refresh::Args),
     Validate(validate::Args),
@@ -93,6 +94,7 @@ impl Command {
             Command::Watch(args) => crate::watch::run(args),
             Command::Workers(args) => workers::run(args),
             Command::Accounts(args) => accounts::run(args),
+            Command::Account(args) => account::run(args),
             Command::Drift(args) => drift::run(args),
             Command::Refresh(args) => refresh::run(args),
             Command::Validate(args) => validate::run(args),

@@ -16,6 +16,27 @@ pub struct ConfirmArgs {
     pub allow_replace: bool,
 }
 
+#[derive(clap::Args, Clone, Copy, Debug, Default)]
+pub struct RecreateArgs {
+    /// What is not found was deleted and is made again, also when much of an account seems gone at once
+    #[arg(long)]
+    pub allow_recreate: bool,
+}
+
+/// Returns only when what seems gone may be made again. Much at once is rather a wrong account or an outage.
+pub fn confirm_recreate(plan: &Plan, args: RecreateArgs) -> Result<(), Failure> {
+    let Some(much) = plan.much_gone.first().filter(|_| !args.allow_recreate) else { return Ok(()) };
+    if !asks() {
+        return Err(Failure::new(format!("{much}: making them again has to be allowed; nothing was changed"))
+            .help("check the account's token, API address and region, and whether the cloud has an outage")
+            .help("if they were deleted and are to be made again, add --allow-recreate"));
+    }
+    match ask(&format!("{much}. Type `recreate` to make them again: "))?.as_str() {
+        "recreate" => Ok(()),
+        _ => Err(Failure::new("not confirmed; nothing was changed")),
+    }
+}
+
 /// Returns only when the plan may be carried out.
 pub fn confirm(plan: &Plan, args: ConfirmArgs, is_protected: impl Fn(&ResourceId) -> bool) -> Result<(), Failure> {
     let losing: Vec<&ResourcePlan> = plan.resources.iter().filter(|r| loses(r)).collect();

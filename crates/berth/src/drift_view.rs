@@ -132,5 +132,12 @@ pub fn as_json(findings: &Findings, seen: &Drifted, calls: u64, seconds: f64) ->
         .iter()
         .map(|(id, trouble)| json!({"resource": id, "message": trouble.message, "help": trouble.help}))
         .collect();
-    json!({"drifted": drifted, "checked": seen.checked, "calls": calls, "seconds": seconds, "troubles": troubles})
+    json!({
+        "drifted": drifted,
+        "checked": seen.checked,
+        "calls": calls,
+        "seconds": seconds,
+        "troubles": troubles,
+        "muchGone": seen.much_gone(),
+    })
 }

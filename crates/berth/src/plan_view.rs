@@ -5,7 +5,7 @@ use crate::confirm::loses;
 use crate::terminal::{PIPE_WIDTH, harmless_line, stdout_width};
 use anstyle::{AnsiColor, Style};
 use berth_engine::unit::Op;
-use berth_engine::{Action, FieldChange, Plan, ResourcePlan, Takes, UnitPlan, is_unknown};
+use berth_engine::{Action, FieldChange, GoneCount, Plan, ResourcePlan, Takes, UnitPlan, is_unknown};
 use serde_json::Value;
 
 const ADD: Style = AnsiColor::Green.on_default();
@@ -25,7 +25,7 @@ pub fn text(plan: &Plan, wide: bool) -> String {
     let width = names.width().max(28);
     let line = stdout_width().unwrap_or(PIPE_WIDTH);
     let room = if wide { usize::MAX } else { line.saturating_sub(VALUE_AT).max(NARROWEST_VALUE) };
-    let mut text = String::new();
+    let mut text = much_gone(&plan.much_gone);
     let mut hidden = 0;
     for resource in &plan.resources {
         // In a large fleet what stays the same is only counted.
@@ -48,6 +48,16 @@ pub fn text(plan: &Plan, wide: bool) -> String {
     text.push_str(&summary(plan));
     text.push('\n');
     text
+}
+
+/// Said first, since everything after it follows from it.
+pub fn much_gone(accounts: &[GoneCount]) -> String {
+    let line = |much: &GoneCount| {
+        let line =
+            format!("{much} at once: a wrong token, address or region, or an outage of the cloud, looks like this");
+        format!("  {REMOVE}{}{REMOVE:#}\n\n", harmless_line(&line))
+    };
+    accounts.iter().map(line).collect()
 }
 
 fn style(action: Action) -> Style {
@@ -255,6 +265,9 @@ pub fn summary(plan: &Plan) -> String {
     }
     if losing(|action| action == Action::Delete) {
         line.push_str(" Deleting needs --allow-delete.");
+    }
+    if !plan.much_gone.is_empty() {
+        line.push_str(" Making again what seems gone needs --allow-recreate.");
     }
     line
 }

@@ -143,8 +143,18 @@ pub fn flags(id: &ResourceId, args: &WorkspaceArgs) -> String {
             line.push_str(&shell_word(value));
         }
     }
+    line.push_str(&place_flags(args));
+    line
+}
+
+/// The flags that it takes to work on the same state or server again.
+pub fn place_flags(args: &WorkspaceArgs) -> String {
+    let mut line = String::new();
     if args.sandbox.sandbox {
         line.push_str(" --sandbox");
+    }
+    if let Some(state) = &args.state.state {
+        line.push_str(&format!(" --state {}", shell_word(&state.to_string_lossy())));
     }
     if let Some(context) = &args.server.context {
         line.push_str(&format!(" --context {}", shell_word(context)));

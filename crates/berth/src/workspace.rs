@@ -11,6 +11,7 @@ use berth_clouds::{Clouds, Credentials};
 use berth_engine::{Known, KnownResource, Request, Wanted, parents};
 use berth_model::{Manifest, ResourceId};
 use berth_store::{Filter, Options, Store, StoredResource};
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -206,7 +207,17 @@ impl Workspace {
             true => self.known_beside(manifests).await?,
             false => self.known(&ids, &others).await?,
         };
-        Ok((Request { wanted, unwanted, known, label_prefix: label_prefix()? }, accounts.into_clouds()))
+        let mut owners = HashMap::new();
+        for one in wanted.iter().filter(|one| known.units.get(&one.manifest.id).is_none_or(Vec::is_empty)) {
+            let ResourceId { org, env, .. } = &one.manifest.id;
+            let place = (one.account.clone(), org.clone(), env.clone());
+            if let Entry::Vacant(entry) = owners.entry(place) {
+                entry.insert(self.store.owners(&one.account, org, env).await?);
+            }
+        }
+        let label_prefix = label_prefix()?;
+        let request = Request { wanted, unwanted, known, label_prefix, allow_recreate: false, owners };
+        Ok((request, accounts.into_clouds()))
     }
 }
 

@@ -2,7 +2,7 @@
 //! objects to units. Pure: where objects are listed and where manifests are kept is the caller's.
 
 use berth_engine::handler::{Catalog, Raised, Trouble};
-use berth_engine::unit::{Props, UnitState};
+use berth_engine::unit::{Identity, Props, UnitState};
 use berth_engine::{Request, Wanted, lower_now};
 use berth_model::yaml::to_yaml;
 use berth_model::{Manifest, ResourceId, parse, registry};
@@ -87,8 +87,14 @@ pub fn read_back(one: &Taken, file: &str, text: &str) -> Result<Manifest, Troubl
     parsed.pop().ok_or_else(|| Trouble::refused(format!("{} gave no manifest", one.id)))
 }
 
-/// The rows that bind the objects to the units that the manifests lower to.
-pub fn rows(catalog: &dyn Catalog, request: &Request, taken: &[Taken]) -> Result<Vec<UnitState>, Trouble> {
+/// The rows that bind the objects to the units that the manifests lower to. `identity`: whom the credentials belong to that
+/// showed the objects.
+pub fn rows(
+    catalog: &dyn Catalog,
+    request: &Request,
+    taken: &[Taken],
+    identity: Option<&Identity>,
+) -> Result<Vec<UnitState>, Trouble> {
     let by_id: HashMap<&ResourceId, &Taken> = taken.iter().map(|t| (&t.id, t)).collect();
     // Networks before clusters before pools: what is referred to is known by then.
     let mut in_order: Vec<&Wanted> = request.wanted.iter().collect();
@@ -112,6 +118,7 @@ pub fn rows(catalog: &dyn Catalog, request: &Request, taken: &[Taken]) -> Result
                 unit_type: unit.unit_type.clone(),
                 scope: unit.scope.clone(),
                 account: wanted.account.clone(),
+                identity: identity.cloned(),
                 id: Some(object.clone()),
                 props: unit.props.clone(),
                 outputs: Map::new(),

@@ -93,6 +93,12 @@ pub async fn converge(
     }
 
     let mut report = Report::default();
+    for unit in planned.learned {
+        if let Err(error) = recorder.save_unit(unit).await {
+            report.record = Some(error);
+            break;
+        }
+    }
     let mut walk = Walk::new(graph);
     let mut begun: HashMap<usize, Instant> = HashMap::new();
     let mut bad: HashMap<usize, String> = HashMap::new();
@@ -309,6 +315,7 @@ impl Run<'_> {
             resource: &plan.id,
             unit: &unit,
             account: &state.account,
+            identity: &provider.identity().await?,
             provider: &*provider,
             handler,
             planned: None,
@@ -367,6 +374,7 @@ impl Run<'_> {
             return Ok(made);
         }
         let provider = self.catalog.provider(&wanted.account).await?;
+        let identity = provider.identity().await?;
         let order = in_order(&lowered.units);
         let index: HashMap<&str, usize> = order.iter().enumerate().map(|(i, u)| (u.key.as_str(), i)).collect();
         let mut graph = Graph::new(order.len());
@@ -400,13 +408,14 @@ impl Run<'_> {
                 let hint =
                     state.as_ref().and_then(|s| self.seen.lock().unwrap_or_else(|e| e.into_inner()).remove(&s.token));
                 let others_wait = self.needed.contains(&plan.id) || inner.contains(unit.key.as_str());
-                let provider = &*provider;
+                let (provider, identity) = (&*provider, &identity);
                 running.push(async move {
                     let run = UnitRun {
                         cx: &self.cx,
                         resource: &plan.id,
                         unit,
                         account: &wanted.account,
+                        identity,
                         provider,
                         handler,
                         planned: plan.units.iter().find(|u| u.key == unit.key && u.op != Some(Op::Delete)),
@@ -442,7 +451,7 @@ impl Run<'_> {
             made.iter().map(|(key, m)| (key.clone(), m.state.outputs.clone())).collect();
         if lowered.outputs.values().any(|from| from.unit.is_empty()) {
             let identity = self.catalog.provider(account).await?.identity().await?;
-            by_unit.insert(String::new(), Props::from_iter([("identity".to_owned(), identity.into())]));
+            by_unit.insert(String::new(), Props::from_iter([("identity".to_owned(), identity.name().into())]));
         }
         let mut secrets: BTreeMap<String, SecretString> = BTreeMap::new();
         for (name, from) in &lowered.outputs {

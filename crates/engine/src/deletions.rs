@@ -43,6 +43,7 @@ pub(crate) fn gone(state: &UnitState, handler: Option<&dyn Handler>, exists: boo
         changes: Vec::new(),
         why: why.into(),
         delete_first: false,
+        gone: false,
         loses_data: exists && handler.is_some_and(|h| h.holds_data()),
     }
 }

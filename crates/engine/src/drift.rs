@@ -2,6 +2,7 @@
 
 use crate::diff::{FieldChange, diff};
 use crate::handler::{Catalog, Trouble};
+use crate::much_gone::{GoneCount, Tally};
 use crate::observe::observe;
 use crate::plan::Known;
 use crate::unit::{Observed, UnitState};
@@ -31,12 +32,30 @@ pub struct ChangedUnit {
     pub changes: Vec<FieldChange>,
 }
 
+#[derive(Default)]
 pub struct Drifted {
     pub checked: usize,
     pub drifted: BTreeMap<ResourceId, Drift>,
     pub troubles: Vec<(ResourceId, Trouble)>,
     /// What was seen, for `refresh`.
     pub seen: Vec<(UnitState, Option<Observed>)>,
+    /// How much of each account was looked for and not found.
+    pub counts: Vec<GoneCount>,
+    /// Units that were found by their id, with whom the account belongs to: to be written down.
+    pub learned: Vec<UnitState>,
+}
+
+impl Drifted {
+    /// Accounts of which so much seems gone that it is a question.
+    pub fn much_gone(&self) -> Vec<GoneCount> {
+        self.counts.iter().filter(|count| count.is_much()).cloned().collect()
+    }
+
+    /// What was seen, without what seems gone together with much else: that is a question, not news.
+    pub fn believed(&self) -> impl Iterator<Item = &(UnitState, Option<Observed>)> {
+        let much = |account: &str| self.counts.iter().any(|one| one.account == account && one.is_much());
+        self.seen.iter().filter(move |(unit, observed)| observed.is_some() || !much(&unit.account))
+    }
 }
 
 /// Checks the units of the given resources. `keep` keeps what was seen.
@@ -46,9 +65,11 @@ pub async fn drift(catalog: &dyn Catalog, known: &Known, resources: &[ResourceId
         .flat_map(|id| known.units.get(id).map(Vec::as_slice).unwrap_or_default())
         .filter(|u| u.id.is_some() && !u.deposed)
         .collect();
-    let mut result =
-        Drifted { checked: resources.len(), drifted: BTreeMap::new(), troubles: Vec::new(), seen: Vec::new() };
-    for (unit, seen) in units.iter().zip(observe(catalog, &units).await) {
+    let mut result = Drifted { checked: resources.len(), ..Drifted::default() };
+    let looked = observe(catalog, &units, false).await;
+    result.learned = looked.learned;
+    let mut tally = Tally::default();
+    for (unit, seen) in units.iter().zip(looked.seen) {
         let observed = match seen {
             Ok(observed) => observed,
             Err(trouble) => {
@@ -58,6 +79,7 @@ pub async fn drift(catalog: &dyn Catalog, known: &Known, resources: &[ResourceId
                 continue;
             }
         };
+        tally.add(&unit.account, observed.is_none());
         match &observed {
             None => {
                 let gone = GoneUnit {
@@ -81,5 +103,6 @@ pub async fn drift(catalog: &dyn Catalog, known: &Known, resources: &[ResourceId
             result.seen.push(((*unit).clone(), observed));
         }
     }
+    result.counts = tally.counts();
     result
 }

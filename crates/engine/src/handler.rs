@@ -34,6 +34,8 @@ pub enum Class {
     Quota,
     /// The token is missing, wrong or not allowed to.
     Unauthorized,
+    /// The token is good, and belongs to another account than the one that the object was made in.
+    OtherAccount,
     /// Busy, unreachable, failed, or the answer was lost: it may or may not have taken effect. Look, then try again.
     Retry { after: Option<Duration> },
 }
@@ -134,6 +136,11 @@ pub trait Handler: Send + Sync {
         Ok(Readiness::default())
     }
 
+    /// Whether the cloud gives out secrets for a time only.
+    fn has_fresh_secrets(&self) -> bool {
+        false
+    }
+
     /// Secrets that the cloud gives out for a time only, asked for anew; `None` where the kept ones stay good.
     async fn fresh_secrets(&self, _id: &str) -> Outcome<Option<BTreeMap<String, SecretString>>> {
         Ok(None)
@@ -175,8 +182,8 @@ pub trait Provider: Send + Sync {
     /// How many requests were sent so far.
     fn calls(&self) -> u64;
 
-    /// Who the credentials belong to.
-    async fn identity(&self) -> Outcome<String>;
+    /// Whom the credentials belong to. The cloud is asked once for each connection.
+    async fn identity(&self) -> Outcome<Identity>;
 
     /// Reads one object and writes it as a manifest's spec.
     async fn raise(&self, kind: &str, id: &str, scope: &str) -> Outcome<Raised>;

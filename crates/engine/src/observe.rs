@@ -1,7 +1,8 @@
 //! Reads what clouds show: by list calls where many objects are asked for, one by one where few are.
 
 use crate::handler::{Catalog, Class, Provider, Trouble};
-use crate::unit::{Observed, UnitState};
+use crate::identity::{self, belongs};
+use crate::unit::{Identity, Observed, UnitState};
 use futures::StreamExt;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,20 +15,53 @@ const READS_AT_ONCE: usize = 8;
 /// What was seen of each unit asked for, in the same order. `None`: it is gone.
 pub type Seen = Vec<Result<Option<Observed>, Trouble>>;
 
-/// Reads many units. Those without an id are looked for by their token.
-pub async fn observe(catalog: &dyn Catalog, units: &[&UnitState]) -> Seen {
+pub struct Looked {
+    pub seen: Seen,
+    /// Units of earlier versions that were found by their id, with whom the account belongs to: to be written down.
+    pub learned: Vec<UnitState>,
+}
+
+/// Reads many units, each through the account that it was made in. Those without an id are looked for by their token.
+/// `gone_is_sure`: what is not found is gone, also where the state does not say which account it was made in.
+pub async fn observe(catalog: &dyn Catalog, units: &[&UnitState], gone_is_sure: bool) -> Looked {
+    let mut connections: HashMap<&str, Connection> = HashMap::new();
+    for unit in units {
+        if !connections.contains_key(unit.account.as_str()) {
+            connections.insert(&unit.account, connect(catalog, &unit.account).await);
+        }
+    }
+    let mut seen = look(&connections, units).await;
+    let mut learned = Vec::new();
+    for (unit, result) in units.iter().zip(&mut seen).filter(|(unit, _)| unit.identity.is_none()) {
+        let Ok((_, who)) = &connections[unit.account.as_str()] else { continue };
+        match result {
+            Ok(Some(_)) => learned.extend(identity::learned(unit, who)),
+            Ok(None) if !gone_is_sure => *result = Err(identity::unsure(unit, who)),
+            _ => {}
+        }
+    }
+    Looked { seen, learned }
+}
+
+/// An account's connection, and whom it belongs to.
+type Connection = Result<(Arc<dyn Provider>, Identity), Trouble>;
+
+async fn connect(catalog: &dyn Catalog, account: &str) -> Connection {
+    let provider = catalog.provider(account).await?;
+    let who = provider.identity().await?;
+    Ok((provider, who))
+}
+
+async fn look(connections: &HashMap<&str, Connection>, units: &[&UnitState]) -> Seen {
     let mut seen: Seen = vec![Ok(None); units.len()];
     let mut groups: HashMap<(&str, &'static str, &str), Vec<usize>> = HashMap::new();
     let mut single = Vec::new();
-    let mut providers: HashMap<&str, Result<Arc<dyn Provider>, Trouble>> = HashMap::new();
     for (index, unit) in units.iter().enumerate() {
-        if !providers.contains_key(unit.account.as_str()) {
-            providers.insert(&unit.account, catalog.provider(&unit.account).await);
-        }
-        let provider = match &providers[unit.account.as_str()] {
+        let connected = connections[unit.account.as_str()].as_ref().map_err(Trouble::clone);
+        let provider = match connected.and_then(|(provider, who)| belongs(unit, who).map(|()| provider)) {
             Ok(provider) => provider,
             Err(trouble) => {
-                seen[index] = Err(trouble.clone());
+                seen[index] = Err(trouble);
                 continue;
             }
         };
@@ -44,18 +78,17 @@ pub async fn observe(catalog: &dyn Catalog, units: &[&UnitState]) -> Seen {
             single.extend(members);
             continue;
         }
-        let Ok(provider) = &providers[account] else { continue };
+        let Ok((provider, _)) = &connections[account] else { continue };
         single.extend(by_list(&**provider, list, scope, &members, units, &mut seen).await);
     }
 
     let reads = futures::stream::iter(single.into_iter().map(|index| {
         let unit = units[index];
-        let provider = providers.get(unit.account.as_str()).cloned();
+        let connection = &connections[unit.account.as_str()];
         async move {
-            let result = match provider {
-                Some(Ok(provider)) => read_one(&*provider, unit).await,
-                Some(Err(trouble)) => Err(trouble),
-                None => Ok(None),
+            let result = match connection {
+                Ok((provider, _)) => read_one(&**provider, unit).await,
+                Err(trouble) => Err(trouble.clone()),
             };
             (index, result)
         }
@@ -118,8 +151,9 @@ async fn by_list(
     singly
 }
 
-/// Reads or finds one unit.
-pub async fn read_one(provider: &dyn Provider, unit: &UnitState) -> Result<Option<Observed>, Trouble> {
+/// Reads or finds one unit, through the account that it was made in.
+pub(crate) async fn read_one(provider: &dyn Provider, unit: &UnitState) -> Result<Option<Observed>, Trouble> {
+    belongs(unit, &provider.identity().await?)?;
     let handler = provider.handler(&unit.unit_type).ok_or_else(|| no_handler(&unit.unit_type))?;
     let result = match &unit.id {
         Some(id) => handler.read(id, &unit.props).await,

@@ -4,10 +4,13 @@ use crate::deletions::{deletions, gone, live, replaced};
 use crate::diff::{FieldChange, Takes, diff, fill, is_unknown, op_for};
 use crate::graph::Graph;
 use crate::handler::{Catalog, Handler, Provider, Trouble};
+use crate::identity::other_account;
 use crate::lower::{in_order, lower, outputs_of, parents};
+use crate::much_gone::{GoneCount, Tally};
 use crate::names::Names;
 use crate::observe::{no_handler, observe};
-use crate::unit::{Change, Observed, Op, Phase, Props, Unit, UnitState};
+use crate::patience::shows_up_by;
+use crate::unit::{Change, Identity, Observed, Op, Phase, Props, Unit, UnitState};
 use crate::unit_loop::refused_change;
 use berth_model::{Manifest, ResourceId};
 use serde::{Deserialize, Serialize};
@@ -48,12 +51,19 @@ pub struct Request {
     pub unwanted: Vec<ResourceId>,
     pub known: Known,
     pub label_prefix: String,
+    /// What is not found is gone and made again, also where the state does not say which account it was made in.
+    pub allow_recreate: bool,
+    /// Whom belongs what the account of something new manages already, by account, org and env.
+    pub owners: HashMap<(String, String, String), Vec<Identity>>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
     /// In the order of references; deletions last, in the opposite order.
     pub resources: Vec<ResourcePlan>,
+    /// Accounts of which so much seems gone that making it again is a question.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub much_gone: Vec<GoneCount>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -95,6 +105,9 @@ pub struct UnitPlan {
     /// The old object, or what may be there of one that was begun, goes before the new one comes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub delete_first: bool,
+    /// It was there and is not found any more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub gone: bool,
     /// What goes holds data of the user's.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub loses_data: bool,
@@ -123,6 +136,8 @@ pub struct Planned {
     pub troubles: Vec<(ResourceId, Trouble)>,
     /// What each object looked like, by its token.
     pub seen: HashMap<String, Option<Observed>>,
+    /// Units that were found by their id, with whom the account belongs to: written down when the plan is carried out.
+    pub learned: Vec<UnitState>,
 }
 
 pub async fn plan(catalog: &dyn Catalog, request: &Request) -> Planned {
@@ -139,9 +154,15 @@ pub async fn plan(catalog: &dyn Catalog, request: &Request) -> Planned {
     let mut troubles = Vec::new();
     let mut seen = HashMap::with_capacity(states.len());
     let mut blind: HashSet<&ResourceId> = HashSet::new();
-    for (state, result) in states.iter().zip(observe(catalog, &states).await) {
+    let looked = observe(catalog, &states, request.allow_recreate).await;
+    let learned = looked.learned;
+    let mut tally = Tally::default();
+    for (state, result) in states.iter().zip(looked.seen) {
         match result {
             Ok(observed) => {
+                if !state.deposed && state.id.is_some() && wanted_ids.contains_key(&state.resource) {
+                    tally.add(&state.account, observed.is_none() && is_overdue(state));
+                }
                 seen.insert(state.token.clone(), observed);
             }
             Err(trouble) => {
@@ -164,7 +185,7 @@ pub async fn plan(catalog: &dyn Catalog, request: &Request) -> Planned {
             let names: Vec<String> = circle.iter().map(|i| request.wanted[*i].manifest.id.to_string()).collect();
             let trouble = Trouble::refused(format!("these refer to each other in a circle: {}", names.join(", ")));
             troubles.push((request.wanted[circle[0]].manifest.id.clone(), trouble));
-            return Planned { plan: Plan::default(), troubles, seen };
+            return Planned { plan: Plan::default(), troubles, seen, learned };
         }
     };
 
@@ -197,7 +218,12 @@ pub async fn plan(catalog: &dyn Catalog, request: &Request) -> Planned {
         seen.remove(&state.token);
     }
     resources.extend(deletions(catalog, request, &seen).await);
-    Planned { plan: Plan { resources }, troubles, seen }
+    Planned { plan: Plan { resources, much_gone: tally.much_gone() }, troubles, seen, learned }
+}
+
+/// Whether it would be shown by now if it was there.
+fn is_overdue(state: &UnitState) -> bool {
+    shows_up_by(state).is_none()
 }
 
 /// Nobody looks again at what stays as it is; in a fleet, that is nearly all that was seen.
@@ -231,6 +257,13 @@ impl Planner<'_> {
             true => None,
             false => Some(self.catalog.provider(&wanted.account).await?),
         };
+        if let Some(provider) = provider.as_deref() {
+            // Whoever makes something must say in which account.
+            let who = provider.identity().await?;
+            if states.is_empty() {
+                self.owned_by(&who, wanted)?;
+            }
+        }
         for unit in in_order(&lowered.units) {
             let Some(provider) = provider.as_deref() else { break };
             let handler = provider.handler(&unit.unit_type).ok_or_else(|| no_handler(&unit.unit_type))?;
@@ -293,6 +326,17 @@ impl Planner<'_> {
         Ok(ResourcePlan { id: id.clone(), action, units, after, typical_seconds: (typical > 0).then_some(typical) })
     }
 
+    /// Nothing is made in another account than the one where the rest is.
+    fn owned_by(&self, who: &Identity, wanted: &Wanted) -> Result<(), Trouble> {
+        let id = &wanted.manifest.id;
+        let place = (wanted.account.clone(), id.org.clone(), id.env.clone());
+        let owners = self.request.owners.get(&place).map(Vec::as_slice).unwrap_or_default();
+        match owners.first().filter(|_| !owners.contains(who)) {
+            Some(own) => Err(other_account(&wanted.account, own, who)),
+            None => Ok(()),
+        }
+    }
+
     async fn unit(
         &mut self,
         (provider, handler, account): (&dyn Provider, &dyn Handler, &str),
@@ -310,6 +354,7 @@ impl Planner<'_> {
             changes: Vec::new(),
             why: String::new(),
             delete_first: false,
+            gone: false,
             loses_data: false,
         };
         let going = observed.is_some_and(|seen| seen.phase == Phase::Deleting);
@@ -325,6 +370,7 @@ impl Planner<'_> {
                     .any(|f| f.change == Change::Replace && props.get(f.name).is_some_and(is_unknown))
             };
             planned.delete_first = state.is_some_and(|s| !s.ready) && !going && dragged();
+            planned.gone = state.is_some_and(|s| s.id.is_some() && is_overdue(s)) && !going;
             match state {
                 Some(_) if going => planned.why = "is being deleted; made again once it is gone".into(),
                 Some(state) if state.id.is_some() && state.ready => planned.why = "gone: deleted outside".into(),

@@ -91,6 +91,7 @@ fn unmark_unknown(value: &mut Value) {
 mod tests {
     use super::*;
     use crate::diff::{FieldChange, Takes};
+    use crate::much_gone::GoneCount;
     use crate::plan::{Action, ResourcePlan, UnitPlan};
     use crate::unit::Op;
     use berth_model::{ResourceId, UNKNOWN};
@@ -110,6 +111,7 @@ mod tests {
             }],
             why: String::new(),
             delete_first: true,
+            gone: true,
             loses_data: true,
         };
         let plan = Plan {
@@ -120,12 +122,14 @@ mod tests {
                 after: vec![ResourceId::new("CivoVpc", "net")],
                 typical_seconds: Some(90),
             }],
+            much_gone: vec![GoneCount { account: "main".into(), gone: 4, of: 4 }],
         };
         let json = plan.to_json();
         assert_eq!(json["resources"][0]["typicalSeconds"], 90);
         assert_eq!(json["resources"][0]["units"][0]["unitType"], "civo.cluster");
         assert_eq!(json["resources"][0]["units"][0]["changes"][0]["to"], "(known after apply)");
         assert_eq!(json["resources"][0]["units"][0]["changes"][0]["from"]["snake_name"], 1);
+        assert_eq!(json["muchGone"][0]["gone"], 4);
         assert_eq!(json["summary"], json!({"create": 1}));
         assert_eq!(Plan::from_json(&json).unwrap(), plan);
     }

@@ -6,6 +6,7 @@ use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
 /// Properties of a unit, by name. Desired and observed ones use the same names and the same normal form (sorted sets,
@@ -116,6 +117,52 @@ pub struct Readiness {
     pub gate: Option<String>,
 }
 
+/// Whom credentials belong to, by the cloud's own word: `civo:44aab548-61ca-11e5-860e-5cf9389be614 ann@example.com`. The id
+/// of the account decides; what follows it is how people know the account, and may change.
+#[derive(Clone, Debug, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Identity(String);
+
+impl Identity {
+    pub fn new(cloud: &str, id: &str, name: &str) -> Self {
+        Self(format!("{cloud}:{id} {name}").trim_end().to_owned())
+    }
+
+    /// From its text; `None` where none was written.
+    pub fn from_text(text: impl Into<String>) -> Option<Self> {
+        Some(Self(text.into())).filter(|identity| !identity.0.is_empty())
+    }
+
+    pub fn text(&self) -> &str {
+        &self.0
+    }
+
+    /// The cloud, and the account's id there.
+    pub fn id(&self) -> &str {
+        self.0.split_once(' ').map_or(&*self.0, |(id, _)| id)
+    }
+
+    /// How people know the account.
+    pub fn name(&self) -> &str {
+        self.0.split_once(' ').map_or(&*self.0, |(_, name)| name)
+    }
+}
+
+impl PartialEq for Identity {
+    fn eq(&self, other: &Self) -> bool {
+        self.id() == other.id()
+    }
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.split_once(' ') {
+            Some((id, name)) => write!(f, "{id} ({name})"),
+            None => f.write_str(&self.0),
+        }
+    }
+}
+
 /// What the state remembers of one object: one row for each object ever begun and not yet gone.
 #[derive(Clone, Debug)]
 pub struct UnitState {
@@ -127,6 +174,9 @@ pub struct UnitState {
     pub scope: String,
     /// Name of the account resource, or `env:civo` and the like.
     pub account: String,
+    /// Whom the account's credentials belonged to when the object was made; `None` where an earlier version made it and nobody
+    /// has found it by its id since.
+    pub identity: Option<Identity>,
     /// `None` while a create is begun and its answer was not recorded.
     pub id: Option<String>,
     /// The desired properties that were last applied.

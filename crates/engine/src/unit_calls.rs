@@ -9,7 +9,7 @@ use crate::plan::UnitPlan;
 use crate::progress::Progress;
 use crate::record::{Closing, EntryId, Intent};
 use crate::run::{Shared, Stop};
-use crate::unit::{Observed, Op, Phase, Props, Unit, UnitState};
+use crate::unit::{Identity, Observed, Op, Phase, Props, Unit, UnitState};
 use berth_model::ResourceId;
 use jiff::Timestamp;
 use std::sync::{Mutex, PoisonError};
@@ -24,6 +24,8 @@ pub(crate) struct UnitRun<'a> {
     pub resource: &'a ResourceId,
     pub unit: &'a Unit,
     pub account: &'a str,
+    /// Whom the account belongs to.
+    pub identity: &'a Identity,
     pub provider: &'a dyn Provider,
     pub handler: &'a dyn Handler,
     /// What the plan announced; nothing that takes something away is done without it.
@@ -51,6 +53,7 @@ impl UnitRun<'_> {
         let retried = row.is_some();
         let mut row = row.unwrap_or_else(|| self.new_row());
         row.props = props.clone();
+        row.identity.get_or_insert_with(|| self.identity.clone());
         row.updated_at = Timestamp::now();
         self.doing("creating");
         let intent = Intent { op: Op::Create, what: self.what(props), unit: row.clone() };
@@ -84,6 +87,7 @@ impl UnitRun<'_> {
             unit_type: self.unit.unit_type.clone(),
             scope: self.unit.scope.clone(),
             account: self.account.to_owned(),
+            identity: Some(self.identity.clone()),
             id: None,
             props: Props::new(),
             outputs: Props::new(),

@@ -200,6 +200,7 @@ impl UnitRun<'_> {
                 self.step(&format!("found again as {}", observed.id));
             }
             row.id = Some(observed.id.clone());
+            row.identity.get_or_insert_with(|| self.identity.clone());
             row.deposed = false;
             row.updated_at = Timestamp::now();
             self.cx.recorder.save_unit(row.clone()).await?;

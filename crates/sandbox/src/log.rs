@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::SandboxError;
 use crate::clock::Anchor;
 use crate::table::AnyTable;
+use crate::world::Accounts;
 
 const FORMAT: u32 = 1;
 /// An object of the clouds is a few kilobytes; a longer line is no line of ours.
@@ -21,6 +22,9 @@ const MAX_LINE_BYTES: usize = 16 << 20;
 pub struct Header {
     berth_sandbox: u32,
     pub clock: Anchor,
+    /// Ids of the accounts: a state file is one account with each cloud. Empty in files of earlier versions.
+    #[serde(default)]
+    pub accounts: Accounts,
     /// Creates and deletes ever, by type: compaction drops the lines that they could be counted from.
     pub totals: BTreeMap<String, (u64, u64)>,
 }
@@ -111,7 +115,7 @@ impl Opened {
     }
 
     /// Writes the short form beside the file and puts it in its place.
-    pub fn compact(self, clock: Anchor, tables: &[&dyn AnyTable]) -> Result<Log, SandboxError> {
+    pub fn compact(self, clock: Anchor, accounts: Accounts, tables: &[&dyn AnyTable]) -> Result<Log, SandboxError> {
         let failed = |source: io::Error| SandboxError::State { path: self.path.clone(), source };
         let mut text = Vec::new();
         let mut totals = BTreeMap::new();
@@ -124,7 +128,7 @@ impl Opened {
             // Each row counts itself as created when it is read back.
             totals.insert(table.type_name().to_owned(), (created.saturating_sub(live), deleted));
         }
-        let header = Header { berth_sandbox: FORMAT, clock, totals };
+        let header = Header { berth_sandbox: FORMAT, clock, accounts, totals };
         serde_json::to_writer(&mut text, &header).map_err(|e| failed(e.into()))?;
         text.push(b'\n');
         text.extend_from_slice(&rows);

@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock};
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::clock::{Clock, SimTime, Speed};
@@ -21,6 +22,7 @@ pub struct State {
     pub now: SimTime,
     pub dice: Dice,
     pub quota: Quota,
+    pub accounts: Accounts,
     pub civo: civo::Store,
     pub digitalocean: digitalocean::Store,
 }
@@ -36,6 +38,20 @@ impl State {
         let mut tables = self.civo.tables_mut();
         tables.extend(self.digitalocean.tables_mut());
         tables
+    }
+}
+
+/// Ids of the account with each cloud. Two sandboxes are two accounts, unless they share a state file.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Accounts {
+    pub civo: String,
+    /// A team's: the same person may be in several.
+    pub digitalocean: String,
+}
+
+impl Default for Accounts {
+    fn default() -> Accounts {
+        Accounts { civo: new_id(), digitalocean: new_id() }
     }
 }
 
@@ -91,12 +107,16 @@ impl World {
     pub fn open(config: &Config) -> Result<World, SandboxError> {
         let dice = Dice::new(config.seed, config.speed);
         let (civo, digitalocean) = (civo::Store::default(), digitalocean::Store::default());
-        let mut state = State { now: SimTime(0), dice, quota: config.quota, civo, digitalocean };
+        let accounts = Accounts::default();
+        let mut state = State { now: SimTime(0), dice, quota: config.quota, accounts, civo, digitalocean };
         let opened = match &config.state {
             Some(path) => Some(Opened::open(Path::new(path), &mut state.tables_mut())?),
             None => None,
         };
         let header = opened.as_ref().and_then(|o| o.header.as_ref());
+        if let Some(header) = header {
+            state.accounts = header.accounts.clone();
+        }
         let (fresh, anchor) = (header.is_none(), header.map(|h| h.clock));
         let clock = Clock::start(config.speed, anchor);
         state.now = clock.now();
@@ -109,7 +129,7 @@ impl World {
             table.sweep(clock.now());
         }
         let log = match opened {
-            Some(opened) => Some(opened.compact(clock.anchor(), &state.tables())?),
+            Some(opened) => Some(opened.compact(clock.anchor(), state.accounts.clone(), &state.tables())?),
             None => None,
         };
         Ok(World {

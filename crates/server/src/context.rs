@@ -5,7 +5,7 @@
 use berth_clouds::accounts::Declared;
 use berth_engine::handler::Trouble;
 use berth_engine::record::Status;
-use berth_engine::unit::{Props, UnitState};
+use berth_engine::unit::{Identity, Props, UnitState};
 use berth_engine::{Known, KnownResource, Request, Wanted};
 use berth_model::pb::berth::core::v1::secret_value::Source;
 use berth_model::{Manifest, ResourceId};
@@ -32,11 +32,15 @@ pub struct Context {
     pub label_prefix: String,
     pub wanted: Vec<WantedRow>,
     pub unwanted: Vec<ResourceId>,
+    /// What is not found is made again, also where the state does not say which account it was made in.
+    pub allow_recreate: bool,
     pub known: Vec<KnownRow>,
     pub units: Vec<UnitRow>,
     pub accounts: Vec<AccountRow>,
     /// What a drift check looks at.
     pub check: Vec<CheckRow>,
+    /// As in [`DriftAsk`].
+    pub locate: String,
     /// Write what was seen into units and status; the status as it is.
     pub refresh: bool,
     pub refreshed: Vec<RefreshRow>,
@@ -73,6 +77,8 @@ pub struct UnitRow {
     pub unit_type: String,
     pub scope: String,
     pub account: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<Identity>,
     pub id: Option<String>,
     pub props: Props,
     pub outputs: Props,
@@ -90,6 +96,7 @@ impl From<&UnitState> for UnitRow {
             unit_type: unit.unit_type.clone(),
             scope: unit.scope.clone(),
             account: unit.account.clone(),
+            identity: unit.identity.clone(),
             id: unit.id.clone(),
             props: unit.props.clone(),
             outputs: unit.outputs.clone(),
@@ -109,6 +116,7 @@ impl From<UnitRow> for UnitState {
             unit_type: row.unit_type,
             scope: row.scope,
             account: row.account,
+            identity: row.identity,
             id: row.id,
             props: row.props,
             outputs: row.outputs,
@@ -221,6 +229,8 @@ pub struct ImportAsk {
     pub kind: String,
     pub object_id: String,
     pub region: String,
+    /// Whom what the account manages in this org and env belongs to, where that is known.
+    pub owners: Vec<Identity>,
 }
 
 /// What a plan task is asked, kept sealed with the task: manifests may hold secrets.
@@ -232,6 +242,7 @@ pub struct PlanAsk {
     pub delete: Vec<ResourceId>,
     /// Objects that an import would bind to the manifests' units.
     pub units: Vec<UnitRow>,
+    pub allow_recreate: bool,
 }
 
 /// What a drift task is asked beyond its resources.
@@ -239,6 +250,8 @@ pub struct PlanAsk {
 #[serde(default)]
 pub struct DriftAsk {
     pub refresh: bool,
+    /// An account whose objects are to be found by their ids, whomever the credentials belong to; nothing is compared.
+    pub locate: String,
 }
 
 /// What travels sealed.
@@ -345,6 +358,8 @@ impl Context {
             unwanted: std::mem::take(&mut self.unwanted),
             known,
             label_prefix: std::mem::take(&mut self.label_prefix),
+            allow_recreate: self.allow_recreate,
+            owners: HashMap::new(),
         })
     }
 
@@ -397,6 +412,7 @@ mod tests {
                 unit_type: "civo.network".into(),
                 scope: "fra1".into(),
                 account: "env:civo".into(),
+                identity: Identity::from_text("civo:1 ann"),
                 id: Some("n-1".into()),
                 props: Props::new(),
                 outputs: Props::new(),

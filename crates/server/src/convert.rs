@@ -3,7 +3,7 @@
 use crate::fault::{Code, Fault};
 use crate::pb;
 use berth_engine::record::{Closing, EntryId, Intent, Status};
-use berth_engine::unit::{Op, Props, UnitState};
+use berth_engine::unit::{Identity, Op, Props, UnitState};
 use berth_model::ResourceId;
 use jiff::Timestamp;
 use secrecy::{ExposeSecret, SecretString};
@@ -74,6 +74,7 @@ pub fn unit_row(unit: &UnitState) -> pb::UnitRow {
         secrets: clear(&unit.secrets),
         deposed: unit.deposed,
         ready: unit.ready,
+        identity: unit.identity.as_ref().map(|identity| identity.text().to_owned()).unwrap_or_default(),
     }
 }
 
@@ -90,6 +91,7 @@ pub fn unit_state(resource: &ResourceId, row: pb::UnitRow) -> Result<UnitState, 
         unit_type: row.unit_type,
         scope: row.scope,
         account: row.account,
+        identity: Identity::from_text(row.identity),
         id: row.object_id,
         secrets: closed(row.secrets),
         deposed: row.deposed,

@@ -5,7 +5,7 @@ use crate::environment::Environment;
 use crate::policy::{Effect, Facts, Policy, Verdict};
 
 use berth_engine::unit::Op;
-use berth_engine::{Action, FieldChange, Plan, ResourcePlan, Takes, UnitPlan, is_unknown};
+use berth_engine::{Action, FieldChange, GoneCount, Plan, ResourcePlan, Takes, UnitPlan, is_unknown};
 use berth_model::ResourceId;
 use berth_model::annotations::PROTECT;
 use jiff::Timestamp;
@@ -28,6 +28,10 @@ pub struct GateInput {
     pub allow_replace: bool,
     /// Objects with data in them may be.
     pub allow_data_loss: bool,
+    /// What is not found may be made again, also when much of its account seems gone at once.
+    pub allow_recreate: bool,
+    /// How much of the account seems gone, where the plan makes something again that was there.
+    pub gone: Option<GoneCount>,
     pub approval: Option<Approval>,
 }
 
@@ -50,6 +54,8 @@ pub enum Gate {
     AwaitApproval {
         digest: String,
         warnings: Vec<Verdict>,
+        /// Why, where it is not for the environment.
+        held: Option<GoneCount>,
     },
     /// Nothing of it is carried out.
     Block {
@@ -74,10 +80,12 @@ pub fn gate(
         return Gate::Block { message, verdicts };
     }
     let is_protected = environment.is_some_and(|environment| environment.protected);
-    if !is_protected || input.approval.as_ref().is_some_and(|approval| covers(approval, input.generation, plan)) {
+    let held = input.gone.clone().filter(|gone| gone.is_much() && !input.allow_recreate);
+    let waits = is_protected || held.is_some();
+    if !waits || input.approval.as_ref().is_some_and(|approval| covers(approval, input.generation, plan)) {
         return Gate::Proceed { warnings: verdicts };
     }
-    Gate::AwaitApproval { digest: digest(plan), warnings: verdicts }
+    Gate::AwaitApproval { digest: digest(plan), warnings: verdicts, held }
 }
 
 /// What the policies say of one resource's plan, denials first.
@@ -141,6 +149,8 @@ impl GateInput {
             applied_by: String::new(),
             allow_replace: false,
             allow_data_loss: false,
+            allow_recreate: false,
+            gone: None,
             approval: None,
         }
     }

@@ -20,12 +20,14 @@ fn unit(key: &str, op: Option<Op>, changes: &[(&str, Value, Value, Takes)]) -> U
         changes: changes.collect(),
         why: String::new(),
         delete_first: false,
+        gone: false,
         loses_data: false,
     }
 }
 
 fn plan(action: Action, units: Vec<UnitPlan>) -> Plan {
-    Plan { resources: vec![ResourcePlan { id: id(), action, units, after: Vec::new(), typical_seconds: Some(90) }] }
+    let resource = ResourcePlan { id: id(), action, units, after: Vec::new(), typical_seconds: Some(90) };
+    Plan { resources: vec![resource], ..Plan::default() }
 }
 
 fn count(to: i64) -> Plan {

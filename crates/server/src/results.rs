@@ -2,7 +2,8 @@
 
 use crate::context::CheckRow;
 use berth_engine::handler::{Raised, Trouble};
-use berth_engine::{Finding, Plan};
+use berth_engine::unit::Identity;
+use berth_engine::{Finding, GoneCount, Plan};
 use berth_model::ResourceId;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -32,16 +33,34 @@ pub struct PlanResult {
 
 #[derive(Debug, Serialize, Deserialize)]
 pub struct DriftResult {
+    /// How much of each account was looked for and not found.
+    #[serde(default)]
+    pub counts: Vec<GoneCount>,
+    /// What was asked for in place of a comparison.
+    #[serde(default)]
+    pub located: Option<Located>,
     pub checked: Vec<CheckRow>,
     pub drifted: Vec<DriftedRow>,
     pub troubles: Vec<TroubleRow>,
     pub calls: u64,
 }
 
+/// Which objects an account's credentials find by their ids.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Located {
+    /// Whom the credentials belong to.
+    pub identity: Identity,
+    /// Tokens of the units whose objects were found.
+    pub tokens: Vec<String>,
+}
+
 #[derive(Debug, Serialize, Deserialize)]
 pub struct DriftedRow {
     pub id: ResourceId,
     pub generation: i64,
+    /// Keys of the units whose objects are not found.
+    #[serde(default)]
+    pub gone: Vec<String>,
     /// As `ControlMeta::drift` keeps them, too.
     pub differences: Vec<Finding>,
 }
@@ -49,6 +68,9 @@ pub struct DriftedRow {
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ImportResult {
     pub raised: Vec<RaisedRow>,
+    /// Whom the credentials belong to that showed the objects; absent from workers of earlier versions.
+    #[serde(default)]
+    pub identity: Option<Identity>,
     pub calls: u64,
 }
 

@@ -4,7 +4,7 @@ use crate::db::Row;
 use crate::error::StoreError;
 use berth_engine::KnownResource;
 use berth_engine::record::Status;
-use berth_engine::unit::{Props, UnitState};
+use berth_engine::unit::{Identity, Props, UnitState};
 use berth_model::{Manifest, ResourceId};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -233,6 +233,7 @@ pub(crate) fn unit(row: &Row) -> Result<UnitState, StoreError> {
         updated_at: time(row.get(13)?)?,
         props: props(row.get(14)?, &resource)?,
         outputs: props(row.get(15)?, &resource)?,
+        identity: Identity::from_text(row.get::<String>(16)?),
         secrets: BTreeMap::new(),
         resource,
     })

@@ -12,7 +12,7 @@ use crate::writer::Writer;
 use crate::writes::{Answer, Write};
 use async_trait::async_trait;
 use berth_engine::record::{Closing, EntryId, Intent, RecordError, Recorder, Status};
-use berth_engine::unit::UnitState;
+use berth_engine::unit::{Identity, UnitState};
 use berth_model::{Manifest, ResourceId};
 use serde_json::Value;
 use std::sync::Arc;
@@ -153,6 +153,13 @@ impl Run {
     /// Marks that a delete was begun, so that an interrupted one is gone on with.
     pub async fn set_deleting(&self, id: &ResourceId) -> Result<(), StoreError> {
         self.writer.write(Write::SetDeleting(id.clone())).await.map(|_| ())
+    }
+
+    /// Says that a unit's object belongs to another account than the state remembers.
+    pub async fn move_unit(&self, unit: &UnitState, identity: &Identity) -> Result<(), StoreError> {
+        let UnitState { resource, key, token, .. } = unit.clone();
+        let write = Write::MoveUnit { resource, key, token, identity: identity.text().to_owned() };
+        self.writer.write(write).await.map(|_| ())
     }
 
     fn encoder(&self) -> Encoder<'_> {

@@ -11,7 +11,7 @@ macro_rules! resource_columns {
 macro_rules! units_from {
     () => {
         "SELECT r.kind, r.name, r.org, r.env, u.unit_key, u.token, u.unit_type, u.scope, u.account, u.object_id, \
-         u.deposed, u.ready, u.created_at, u.updated_at, u.props, u.outputs \
+         u.deposed, u.ready, u.created_at, u.updated_at, u.props, u.outputs, u.identity \
          FROM units u JOIN resources r ON r.id = u.resource_id "
     };
 }
@@ -174,22 +174,41 @@ pub const UNITS_OF: &str = concat!(
     "WHERE r.kind = $1 AND r.name = $2 AND r.org = $3 AND r.env = $4 ORDER BY u.unit_key, u.created_at"
 );
 pub const UNITS_BY_OBJECT: &str = concat!(units_from!(), "WHERE u.object_id = $1 ORDER BY u.resource_id, u.unit_key");
+pub const UNITS_IN: &str =
+    concat!(units_from!(), "WHERE u.account = $1 ORDER BY u.resource_id, u.unit_key, u.created_at");
+/// Whom the objects belong to that an account manages in an org and env.
+pub const OWNERS: &str = "SELECT DISTINCT u.identity FROM units u JOIN resources r ON r.id = u.resource_id \
+     WHERE u.account = $1 AND r.org = $2 AND r.env = $3 AND u.identity <> ''";
+/// One of them, and whether one belongs to whom $4 names. Found at once where all belong to the same.
+pub const AN_OWNER: &str = "SELECT u.identity FROM units u JOIN resources r ON r.id = u.resource_id \
+     WHERE u.account = $1 AND r.org = $2 AND r.env = $3 AND u.identity <> '' LIMIT 1";
+pub const OWNED_BY: &str = "SELECT r.id FROM units u JOIN resources r ON r.id = u.resource_id \
+     WHERE u.account = $1 AND r.org = $2 AND r.env = $3 \
+     AND SUBSTR(u.identity || ' ', 1, LENGTH($4) + 1) = $4 || ' ' LIMIT 1";
 /// The object in use before one that was replaced; of several, the newest.
 pub const UNIT_SECRETS: &str = concat!(
     "SELECT token, secrets FROM units WHERE resource_id = ",
     the_resource_id!(),
     " AND unit_key = $5 ORDER BY deposed, created_at DESC LIMIT 1"
 );
-/// An id that is known never becomes unknown again, and no secrets given means: the ones that are there stay.
+/// An id that is known never becomes unknown again, an identity that is known never another one, and no secrets given means:
+/// the ones that are there stay.
 pub const SAVE_UNIT: &str = "INSERT INTO units (resource_id, unit_key, token, unit_type, scope, account, object_id, \
-     deposed, ready, created_at, updated_at, props, outputs, secrets) \
-     SELECT id, $5, $6, $7, $8, $9, $10, $11, $12, $13, $13, $14, $15, $16 FROM resources \
+     deposed, ready, created_at, updated_at, props, outputs, secrets, identity) \
+     SELECT id, $5, $6, $7, $8, $9, $10, $11, $12, $13, $13, $14, $15, $16, $17 FROM resources \
      WHERE kind = $1 AND name = $2 AND org = $3 AND env = $4 \
      ON CONFLICT (resource_id, unit_key, token) DO UPDATE SET unit_type = excluded.unit_type, scope = excluded.scope, \
      account = excluded.account, object_id = COALESCE(excluded.object_id, units.object_id), \
      deposed = excluded.deposed, ready = excluded.ready, updated_at = excluded.updated_at, props = excluded.props, \
      outputs = excluded.outputs, \
+     identity = CASE WHEN units.identity = '' THEN excluded.identity ELSE units.identity END, \
      secrets = CASE WHEN excluded.secrets = '' THEN units.secrets ELSE excluded.secrets END";
+/// The only way to another account.
+pub const MOVE_UNIT: &str = concat!(
+    "UPDATE units SET identity = $7, updated_at = $8 WHERE resource_id = ",
+    the_resource_id!(),
+    " AND unit_key = $5 AND token = $6"
+);
 pub const FORGET_UNIT: &str =
     concat!("DELETE FROM units WHERE resource_id = ", the_resource_id!(), " AND unit_key = $5 AND token = $6");
 /// Only a row whose object was never seen: a refused create left nothing behind.

@@ -8,7 +8,7 @@ use crate::rows::{self, Entries, Event, Filter, HistoryLine, JournalEntry, Store
 use crate::run::{NewResource, Run};
 use crate::seal::{Place, Sealer};
 use crate::{schema, sql, unlock};
-use berth_engine::unit::UnitState;
+use berth_engine::unit::{Identity, UnitState};
 use berth_model::ResourceId;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
@@ -175,6 +175,34 @@ impl Store {
     /// Who manages an object of a cloud's.
     pub async fn units_by_object(&self, object_id: &str) -> Result<Vec<UnitState>, StoreError> {
         self.pool.rows(Query::new(sql::UNITS_BY_OBJECT).bind(object_id), rows::unit).await
+    }
+
+    /// Everything that an account manages.
+    pub async fn units_in(&self, account: &str) -> Result<Vec<UnitState>, StoreError> {
+        self.pool.rows(Query::new(sql::UNITS_IN).bind(account), rows::unit).await
+    }
+
+    /// Whom the objects belong to that an account manages in an org and env, where that is known.
+    pub async fn owners(&self, account: &str, org: &str, env: &str) -> Result<Vec<Identity>, StoreError> {
+        let query = Query::new(sql::OWNERS).bind(account).bind(org).bind(env);
+        let owners = self.pool.rows(query, |row| Ok(Identity::from_text(row.get::<String>(0)?))).await?;
+        Ok(owners.into_iter().flatten().collect())
+    }
+
+    /// Whom something belongs to that an account manages in an org and env, where nothing of it belongs to `who`.
+    pub async fn other_owner(
+        &self,
+        account: &str,
+        org: &str,
+        env: &str,
+        who: &Identity,
+    ) -> Result<Option<Identity>, StoreError> {
+        let query = Query::new(sql::OWNED_BY).bind(account).bind(org).bind(env).bind(who.id());
+        if self.pool.row(query, |row| row.get::<i64>(0)).await?.is_some() {
+            return Ok(None);
+        }
+        let query = Query::new(sql::AN_OWNER).bind(account).bind(org).bind(env);
+        Ok(self.pool.row(query, |row| row.get::<String>(0)).await?.and_then(Identity::from_text))
     }
 
     /// Secret outputs of a unit (of the object in use, not of one that was replaced). Empty when there are none.

@@ -14,6 +14,8 @@ pub(crate) struct UnitRow {
     pub unit_type: String,
     pub scope: String,
     pub account: String,
+    /// Empty where it is not known.
+    pub identity: String,
     pub object_id: Option<String>,
     pub deposed: bool,
     pub ready: bool,
@@ -54,15 +56,43 @@ pub(crate) enum After {
 
 /// One write. It can be applied twice over (after its batch was rolled back), so it owns what it needs.
 pub(crate) enum Write {
-    Intent { op: &'static str, creates: bool, what: String, unit: Box<UnitRow> },
-    Close { entry: i64, outcome: &'static str, detail: String, after: After },
+    Intent {
+        op: &'static str,
+        creates: bool,
+        what: String,
+        unit: Box<UnitRow>,
+    },
+    Close {
+        entry: i64,
+        outcome: &'static str,
+        detail: String,
+        after: After,
+    },
     SaveUnit(Box<UnitRow>),
-    ForgetUnit { resource: ResourceId, key: String, token: String },
-    Status { resource: ResourceId, status: Box<StatusRow> },
+    ForgetUnit {
+        resource: ResourceId,
+        key: String,
+        token: String,
+    },
+    /// The object belongs to another account from now on.
+    MoveUnit {
+        resource: ResourceId,
+        key: String,
+        token: String,
+        identity: String,
+    },
+    Status {
+        resource: ResourceId,
+        status: Box<StatusRow>,
+    },
     SaveResources(Vec<ResourceRow>),
     SetDeleting(ResourceId),
     ForgetResource(ResourceId),
-    Event { resource: ResourceId, what: String, detail: String },
+    Event {
+        resource: ResourceId,
+        what: String,
+        detail: String,
+    },
 }
 
 pub(crate) enum Answer {
@@ -108,6 +138,10 @@ impl Rows<'_> {
             Write::ForgetUnit { resource, key, token } => {
                 self.settle_unit(resource, key, token, at).await?;
                 self.forget_unit(sql::FORGET_UNIT, resource, key, token).await?;
+            }
+            Write::MoveUnit { resource, key, token, identity } => {
+                let query = Query::about(sql::MOVE_UNIT, resource).bind(key).bind(token).bind(identity).bind(at);
+                known(query.execute(self.connection).await?, resource)?;
             }
             Write::Status { resource, status } => self.status(resource, status, at).await?,
             Write::SaveResources(resources) => {
@@ -155,6 +189,7 @@ impl Rows<'_> {
             .bind(&unit.props)
             .bind(&unit.outputs)
             .bind(&unit.secrets)
+            .bind(&unit.identity)
             .execute(self.connection)
             .await?;
         known(done, &unit.resource)

@@ -3,7 +3,7 @@
 use crate::address::{Address, ScopeArgs};
 use crate::carry_out::{RunArgs, allowed, carry_out, make_plan, moved, took_text};
 use crate::cli::{Threads, block_on};
-use crate::confirm::ConfirmArgs;
+use crate::confirm::{ConfirmArgs, RecreateArgs};
 use crate::contexts::Target;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{self, Format, OutputArgs};
@@ -41,6 +41,8 @@ pub struct Args {
     scope: ScopeArgs,
     #[command(flatten)]
     confirm: ConfirmArgs,
+    #[command(flatten)]
+    recreate: RecreateArgs,
     #[command(flatten)]
     run: RunArgs,
     #[command(flatten)]
@@ -166,6 +168,7 @@ fn on_server(args: Args, target: Target) -> Outcome {
             delete: Vec::new(),
             loaded,
             confirm: args.confirm,
+            recreate: args.recreate,
             run: &args.run,
             format,
             promise,
@@ -231,6 +234,7 @@ async fn apply_in(args: &Args, workspace: &Workspace, from: From) -> Outcome {
     let unwanted = promised.as_ref().map(|(ids, _)| ids.clone()).unwrap_or_default();
     let place = |id: &ResourceId| manifests.iter().find(|m| m.id == *id).and_then(|m| m.place());
     let (mut request, clouds) = workspace.request(&manifests, unwanted).await?;
+    request.allow_recreate = args.recreate.allow_recreate;
     let planned = make_plan(&clouds, &request, &args.workspace, &place).await?;
     if let Some((_, promise)) = &promised
         && *promise != planned.plan

@@ -3,7 +3,7 @@
 use crate::address::{Address, ScopeArgs};
 use crate::carry_out::{RunArgs, allowed, carry_out, make_plan, print_result, took_text};
 use crate::cli::{Threads, block_on};
-use crate::confirm::ConfirmArgs;
+use crate::confirm::{ConfirmArgs, RecreateArgs};
 use crate::contexts::Target;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Format, OutputArgs};
@@ -132,6 +132,7 @@ async fn on_server(args: &Args, target: Target, what: What) -> Outcome {
         delete: ids.into_iter().collect(),
         loaded: None,
         confirm: args.confirm,
+        recreate: RecreateArgs::default(),
         run: &args.run,
         format,
         promise: None,

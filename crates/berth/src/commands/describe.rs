@@ -243,7 +243,7 @@ fn mentions(value: &Value, name: &str) -> bool {
 }
 
 fn unit_table(units: &[UnitState]) -> String {
-    let mut table = Table::new(["KEY", "TYPE", "ID", "READY", "ACCOUNT"]);
+    let mut table = Table::new(["KEY", "TYPE", "ID", "READY", "ACCOUNT", "BELONGS TO"]);
     for unit in units {
         let ready = match (unit.deposed, unit.ready) {
             (true, _) => "replaced, to be deleted",
@@ -251,7 +251,8 @@ fn unit_table(units: &[UnitState]) -> String {
             (false, false) => "no",
         };
         let id = unit.id.as_deref().unwrap_or("- (begun, its answer was not recorded)");
-        table.row([unit.key.as_str(), &unit.unit_type, id, ready, &unit.account]);
+        let owner = unit.identity.as_ref().map_or("not known", |identity| identity.id());
+        table.row([unit.key.as_str(), &unit.unit_type, id, ready, &unit.account, owner]);
     }
     table.render()
 }

@@ -8,12 +8,14 @@ use crate::contexts::Target;
 use crate::drift_view::{self, Finding, Findings};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{self, Format, OutputArgs};
+use crate::plan_view::much_gone;
 use crate::progress;
 use crate::remote::{CLOUDS_WITHIN, Remote, Which, convert};
 use crate::source::Source;
 use crate::stored::{self, DRIFT};
 use crate::workspace::{Workspace, WorkspaceArgs};
 use berth_engine::record::{Recorder, Status};
+use berth_engine::unit::UnitState;
 use berth_engine::{Drifted, Known, drift};
 use berth_model::ResourceId;
 use berth_server::pb;
@@ -93,6 +95,7 @@ async fn check(args: &Args, workspace: &Workspace) -> Outcome {
     }
     let clouds = workspace.clouds().await?;
     let seen = progress::patiently("reading the clouds", drift(&clouds, &known, &ids, false)).await;
+    learn(&workspace.store, &seen.learned).await?;
     let findings = drift_view::findings(&clouds, &known, &seen).await;
     if !args.accept {
         remember(&workspace.store, &ids, &findings, &seen).await?;
@@ -164,12 +167,13 @@ pub async fn compare(remote: &Remote, request: pb::DriftRequest) -> Result<pb::D
 /// How many were compared, and what could not be.
 pub fn seen(answer: &pb::DriftResponse) -> Drifted {
     let troubles = answer.problems.iter().map(convert::resource_trouble).collect();
-    Drifted { checked: answer.checked as usize, drifted: BTreeMap::new(), troubles, seen: Vec::new() }
+    let counts = answer.much_gone.iter().map(convert::much_gone).collect();
+    Drifted { checked: answer.checked as usize, troubles, counts, ..Drifted::default() }
 }
 
 fn nothing(args: &Args) -> Outcome {
     anstream::eprintln!("nothing is applied here");
-    let none = Drifted { checked: 0, drifted: BTreeMap::new(), troubles: Vec::new(), seen: Vec::new() };
+    let none = Drifted::default();
     let value = drift_view::as_json(&BTreeMap::new(), &none, 0, 0.0);
     output::show(args.output.output, &value, |_| String::new(), Vec::new)?;
     Ok(Exit::Done)
@@ -189,7 +193,8 @@ fn show(
     let names = || findings.keys().map(ToString::to_string).collect();
     let mut text = String::new();
     if matches!(format, Format::Table | Format::Wide) {
-        text = drift_view::text(findings, format == Format::Wide);
+        text = much_gone(&seen.much_gone());
+        text.push_str(&drift_view::text(findings, format == Format::Wide));
         text.push_str(&format!(
             "{} of {} drifted; {} checked by {} in {seconds:.1} s\n",
             findings.len(),
@@ -205,6 +210,20 @@ fn show(
     for failure in trouble_failures(&seen.troubles, &args.workspace, &|_| None) {
         failure.note("it could not be checked").print();
     }
+    Ok(())
+}
+
+/// Units of an earlier version's were found by their id: the state remembers from now on which account they are in. Where
+/// another run is writing, the next one learns it.
+async fn learn(store: &Store, learned: &[UnitState]) -> Result<(), Failure> {
+    if learned.is_empty() {
+        return Ok(());
+    }
+    let Ok(run) = store.begin_run("drift").await else { return Ok(()) };
+    for unit in learned {
+        run.save_unit(unit.clone()).await.map_err(|error| Failure::new(error.to_string()))?;
+    }
+    run.finish().await;
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! `berth import`: takes over what is already in a cloud. Writes its manifest, and then shows that nothing would change.
 
 use crate::address::{Address, ScopeArgs, find_kind};
-use crate::carry_out::{RunArgs, carry_out, make_plan, print_result};
+use crate::carry_out::{RunArgs, carry_out, make_plan, print_result, with_place};
 use crate::cli::{Threads, block_on};
 use crate::contexts::Target;
 use crate::failure::{Exit, Failure, Outcome};
@@ -13,6 +13,8 @@ use crate::remote::{CLOUDS_WITHIN, Remote, Which, convert};
 use crate::workspace::{Workspace, WorkspaceArgs};
 use berth_clouds::import::{self, Taken};
 use berth_engine::handler::{Catalog, Raised};
+use berth_engine::identity::other_account;
+use berth_engine::unit::Identity;
 use berth_engine::{Action, Plan, Report, Request, ResourcePlan};
 use berth_model::{Manifest, ResourceId};
 use berth_server::pb;
@@ -183,6 +185,14 @@ async fn import(args: &Args, workspace: &Workspace, address: Option<Address>) ->
     let choice = accounts.choose_for(&provider_name, args.account.as_deref(), &org, &env)?;
     let clouds = accounts.into_clouds();
     let provider = clouds.provider(&choice.name).await?;
+    let identity = provider.identity().await?;
+    let owners = workspace.store.owners(&choice.name, &org, &env).await?;
+    if let Some(own) = owners.first().filter(|_| !owners.contains(&identity)) {
+        let trouble = other_account(&choice.name, own, &identity);
+        return Err(trouble.help.iter().fold(Failure::new(trouble.message.clone()), |failure, line| {
+            failure.help(with_place(line, &args.workspace))
+        }));
+    }
 
     let taken = match (&address, &args.id) {
         (Some(address), Some(object)) => {
@@ -225,7 +235,7 @@ async fn import(args: &Args, workspace: &Workspace, address: Option<Address>) ->
         let manifest = import::read_back(one, &file.display().to_string(), &text)?;
         manifests.push((Arc::new(manifest), text, file));
     }
-    take_over(args, workspace, &run, &taken, manifests).await
+    take_over(args, workspace, &run, &taken, &identity, manifests).await
 }
 
 /// Writes manifests and state, shows that the plan is empty, and settles what was taken over.
@@ -234,12 +244,13 @@ async fn take_over(
     workspace: &Workspace,
     run: &Run,
     taken: &[Taken],
+    identity: &Identity,
     manifests: Vec<(Arc<Manifest>, String, PathBuf)>,
 ) -> Outcome {
     let all: Vec<Arc<Manifest>> = manifests.iter().map(|(m, ..)| m.clone()).collect();
     let (request, clouds) = workspace.request(&all, Vec::new()).await?;
     run.save_resources(all.iter().map(|m| NewResource::of(m)).collect::<Result<_, _>>()?).await?;
-    let result = adopt(run, &request, taken, &clouds).await;
+    let result = adopt(run, &request, taken, identity, &clouds).await;
     let checked = match result {
         Ok(()) => {
             let (request, clouds) = workspace.request(&all, Vec::new()).await?;
@@ -291,10 +302,16 @@ async fn take_over(
 }
 
 /// Binds the objects to the units that the manifests lower to.
-async fn adopt(run: &Run, request: &Request, taken: &[Taken], clouds: &berth_clouds::Clouds) -> Result<(), Failure> {
+async fn adopt(
+    run: &Run,
+    request: &Request,
+    taken: &[Taken],
+    identity: &Identity,
+    clouds: &berth_clouds::Clouds,
+) -> Result<(), Failure> {
     use berth_engine::record::Recorder;
     let failed = |error: berth_engine::record::RecordError| Failure::new(error.to_string());
-    for row in import::rows(clouds, request, taken)? {
+    for row in import::rows(clouds, request, taken, Some(identity))? {
         run.save_unit(row).await.map_err(failed)?;
     }
     for one in taken {

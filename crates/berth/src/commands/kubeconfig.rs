@@ -1,6 +1,7 @@
 //! `berth kubeconfig`: the way into a cluster, printed or merged into a kubeconfig file.
 
 use crate::address::ScopeArgs;
+use crate::carry_out::trouble_failures;
 use crate::cli::{Threads, block_on};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::kubeconfig_file::{Entry, MergeError, merge};
@@ -10,7 +11,8 @@ use crate::workspace::{Workspace, WorkspaceArgs, stored_manifest};
 use crate::{output, project, sandbox};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use berth_engine::handler::Catalog;
+use berth_engine::handler::{Catalog, Class, Trouble};
+use berth_engine::identity::fresh_secrets;
 use berth_engine::parents;
 use berth_model::{MAX_FILE_BYTES, ResourceId, registry};
 use berth_store::StoredResource;
@@ -99,7 +101,7 @@ async fn kubeconfig_of(
     let secret = match source {
         // A server asks the cloud itself, where kubeconfigs are given out for a time only.
         Source::Server(remote) => return remote.kubeconfig(id).await,
-        Source::Local(store) => match fresh(stored, name, args).await {
+        Source::Local(store) => match fresh(stored, name, args).await? {
             Some(fresh) => fresh,
             None => store.status_secrets(id).await?.remove(name).ok_or_else(damaged)?,
         },
@@ -113,26 +115,32 @@ async fn kubeconfig_of(
 }
 
 /// From the cloud, where it gives them out for a time only. What the state keeps has to do when the cloud cannot be asked.
-async fn fresh(stored: &StoredResource, name: &str, args: &WorkspaceArgs) -> Option<SecretString> {
-    let workspace = Workspace::open_existing(args).await.ok()?;
+async fn fresh(stored: &StoredResource, name: &str, args: &WorkspaceArgs) -> Result<Option<SecretString>, Failure> {
+    let Ok(workspace) = Workspace::open_existing(args).await else { return Ok(None) };
     let asked = async {
-        let clouds = workspace.clouds().await?;
-        for unit in workspace.store.units_of(&stored.id).await?.iter().filter(|unit| !unit.deposed) {
+        let refused = |failure: Failure| Trouble::refused(failure.to_string());
+        let clouds = workspace.clouds().await.map_err(refused)?;
+        let units = workspace.store.units_of(&stored.id).await.map_err(|error| refused(error.into()))?;
+        for unit in units.iter().filter(|unit| !unit.deposed) {
             let provider = clouds.provider(&unit.account).await?;
-            if let (Some(handler), Some(object)) = (provider.handler(&unit.unit_type), &unit.id)
-                && let Some(mut secrets) = handler.fresh_secrets(object).await?
-            {
-                return Ok::<_, Failure>(secrets.remove(name));
+            if let Some(mut secrets) = fresh_secrets(&*provider, unit).await? {
+                return Ok(secrets.remove(name));
             }
         }
-        Ok(None)
+        Ok::<_, Trouble>(None)
     };
-    let fresh = asked.await.unwrap_or_else(|failure| {
-        tracing::info!(%failure, "the kubeconfig is the one kept in the state");
-        None
-    });
+    let fresh = asked.await;
     workspace.close().await;
-    fresh
+    match fresh {
+        Err(trouble) if trouble.class == Class::OtherAccount => {
+            Err(trouble_failures(&[(stored.id.clone(), trouble)], args, &|_| None).remove(0))
+        }
+        Err(trouble) => {
+            tracing::info!(%trouble, "the kubeconfig is the one kept in the state");
+            Ok(None)
+        }
+        Ok(fresh) => Ok(fresh),
+    }
 }
 
 /// Only clusters have one; what belongs to a cluster says which.

@@ -1,5 +1,6 @@
 //! One file for each command: its arguments, then what it does.
 
+pub mod account;
 pub mod accounts;
 pub mod apply;
 pub mod approve;

@@ -2,6 +2,7 @@
 
 use crate::carry_out::make_plan;
 use crate::cli::{Threads, block_on};
+use crate::confirm::RecreateArgs;
 use crate::contexts::Target;
 use crate::failure::{Exit, Outcome};
 use crate::files::FileArgs;
@@ -32,6 +33,8 @@ pub struct Args {
     #[arg(long)]
     detailed_exitcode: bool,
     #[command(flatten)]
+    recreate: RecreateArgs,
+    #[command(flatten)]
     workspace: WorkspaceArgs,
     #[command(flatten)]
     output: OutputArgs,
@@ -61,7 +64,7 @@ fn on_server(args: &Args, target: Target, mut loaded: Loaded) -> Outcome {
         let remote = Remote::open(target).await?;
         let files = loaded.files();
         let format = args.output.output;
-        let planned = match make_server_plan(&remote, &files, &[], Some(&mut loaded), format).await? {
+        let planned = match make_server_plan(&remote, &files, &[], Some(&mut loaded), format, args.recreate).await? {
             Ok(planned) => planned,
             Err(exit) => return Ok(exit),
         };
@@ -86,7 +89,8 @@ fn on_server(args: &Args, target: Target, mut loaded: Loaded) -> Outcome {
 
 async fn plan(args: &Args, workspace: &Workspace, manifests: &[Arc<Manifest>]) -> Outcome {
     let place = |id: &ResourceId| manifests.iter().find(|m| m.id == *id).and_then(|m| m.place());
-    let (request, clouds) = workspace.request(manifests, Vec::new()).await?;
+    let (mut request, clouds) = workspace.request(manifests, Vec::new()).await?;
+    request.allow_recreate = args.recreate.allow_recreate;
     let planned = make_plan(&clouds, &request, &args.workspace, &place).await?;
     let plan = planned.plan;
     if let Some(path) = &args.out {

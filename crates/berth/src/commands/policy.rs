@@ -230,7 +230,7 @@ fn judge(args: &TestArgs, policies: &[Policy], manifests: Vec<Manifest>) -> Outc
         manifests.into_iter().map(|manifest| (manifest.id.clone(), manifest)).collect();
     let plan = match &args.plan {
         Some(path) => read_plan(path)?,
-        None => Plan { resources: manifests.keys().map(created).collect() },
+        None => Plan { resources: manifests.keys().map(created).collect(), ..Plan::default() },
     };
     if plan.resources.is_empty() {
         return Err(Failure::new("there is nothing to judge")

@@ -8,6 +8,7 @@ use crate::contexts::Target;
 use crate::diagnostics::count;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{self, Format, OutputArgs};
+use crate::plan_view::much_gone;
 use crate::remote::{Remote, Which, convert};
 use crate::stored::{self, value_text};
 use crate::terminal::harmless_line;
@@ -70,7 +71,12 @@ async fn refresh(args: &Args, workspace: &Workspace) -> Outcome {
     let seen = crate::progress::patiently("reading the clouds", drift(&clouds, &known, &ids, true)).await;
 
     let mut by_resource: BTreeMap<ResourceId, Vec<(UnitState, Option<Observed>)>> = BTreeMap::new();
-    for (unit, observed) in seen.seen {
+    anstream::eprint!("{}", much_gone(&seen.much_gone()));
+    for unit in &seen.learned {
+        run.save_unit(unit.clone()).await.map_err(|error| Failure::new(error.to_string()))?;
+    }
+    // Where much seems gone, what is not found stays as it was: that is a question, not news.
+    for (unit, observed) in seen.believed().cloned() {
         by_resource.entry(unit.resource.clone()).or_default().push((unit, observed));
     }
     let mut news = Vec::new();

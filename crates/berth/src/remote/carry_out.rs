@@ -4,7 +4,7 @@ use super::follow::{Before, Followed, Goal, follow};
 use super::saved::Promise;
 use super::{CLOUDS_WITHIN, Remote, convert};
 use crate::carry_out::{RunArgs, moved, print_result, took_text, trouble_failures};
-use crate::confirm::{ConfirmArgs, confirm, takes_away};
+use crate::confirm::{ConfirmArgs, RecreateArgs, confirm, confirm_recreate, takes_away};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::manifests::Loaded;
 use crate::output::Format;
@@ -35,6 +35,7 @@ pub struct Job<'a> {
     /// Where the files came from, so that what a server finds wrong is shown with its line.
     pub loaded: Option<Loaded>,
     pub confirm: ConfirmArgs,
+    pub recreate: RecreateArgs,
     pub run: &'a RunArgs,
     pub format: Format,
     /// What a saved plan said.
@@ -70,9 +71,11 @@ pub async fn make_plan(
     delete: &[ResourceId],
     loaded: Option<&mut Loaded>,
     format: Format,
+    recreate: RecreateArgs,
 ) -> Result<Result<ServerPlan, Exit>, Failure> {
     let delete = delete.iter().map(convert::to_id).collect();
-    let mut request = Request::new(pb::PlanRequest { files: files.to_vec(), delete });
+    let allow_recreate = recreate.allow_recreate;
+    let mut request = Request::new(pb::PlanRequest { files: files.to_vec(), delete, allow_recreate });
     request.set_timeout(CLOUDS_WITHIN);
     let mut resources = remote.client.resources();
     let answer = match remote.by_worker(resources.plan(request)).await {
@@ -109,7 +112,7 @@ pub fn print_verdicts(verdicts: &[pb::Verdict]) -> bool {
 pub async fn carry_out(mut job: Job<'_>) -> Result<Ended, Failure> {
     let started = Instant::now();
     let remote = job.remote;
-    let planned = make_plan(remote, &job.files, &job.delete, job.loaded.as_mut(), job.format).await?;
+    let planned = make_plan(remote, &job.files, &job.delete, job.loaded.as_mut(), job.format, job.recreate).await?;
     let ended = |exit, plan, idle, calls| Ended { exit, plan, idle, calls };
     let planned = match planned {
         Ok(planned) => planned,
@@ -137,6 +140,7 @@ pub async fn carry_out(mut job: Job<'_>) -> Result<Ended, Failure> {
     ids.extend(job.delete.iter().filter(|id| !plan.resources.iter().any(|r| r.id == **id)).cloned());
     let there = known_before(remote, &ids).await?;
     if !plan.is_empty() {
+        confirm_recreate(&plan, job.recreate)?;
         let declared = job.loaded.as_ref().map(|loaded| loaded.manifests.as_slice()).unwrap_or_default();
         // A plan that was looked at and saved needs no second yes; what it takes away it said.
         let seen = ConfirmArgs { yes: true, allow_replace: true };
@@ -163,6 +167,8 @@ pub async fn carry_out(mut job: Job<'_>) -> Result<Ended, Failure> {
         // Resources that were named are meant, each of them.
         retry: job.loaded.is_none() && !plan.is_empty(),
         exact: job.promise.is_some(),
+        // What the plan showed to be gone was confirmed with it.
+        allow_recreate: plan.resources.iter().flat_map(|r| &r.units).any(|u| u.gone) || job.recreate.allow_recreate,
     };
     let answer = match remote.client.resources().apply(request.clone()).await {
         Ok(answer) => answer.into_inner(),

@@ -3,9 +3,10 @@
 use crate::drift_view::{self, Finding};
 use crate::failure::Failure;
 use crate::stored::DRIFT;
+use berth_engine::GoneCount;
 use berth_engine::handler::Trouble;
 use berth_engine::record::Status;
-use berth_engine::unit::UnitState;
+use berth_engine::unit::{Identity, UnitState};
 use berth_model::{Diagnostic, ResourceId, Severity, Span};
 use berth_server::values::{from_struct, from_value};
 use berth_server::{Fault, pb};
@@ -81,6 +82,10 @@ pub fn finding(difference: &pb::Difference) -> Finding {
     }
 }
 
+pub fn much_gone(much: &pb::MuchGone) -> GoneCount {
+    GoneCount { account: much.account.clone(), gone: much.gone as usize, of: much.of as usize }
+}
+
 pub fn unit(resource: &ResourceId, unit: pb::Unit) -> UnitState {
     UnitState {
         resource: resource.clone(),
@@ -89,6 +94,7 @@ pub fn unit(resource: &ResourceId, unit: pb::Unit) -> UnitState {
         unit_type: unit.unit_type,
         scope: unit.scope,
         account: unit.account,
+        identity: Identity::from_text(unit.identity),
         id: Some(unit.object_id).filter(|id| !id.is_empty()),
         props: map(unit.props.as_ref()),
         outputs: map(unit.outputs.as_ref()),

@@ -222,9 +222,12 @@ struct Kubeconfig {
 }
 
 #[derive(Deserialize)]
-struct Quota {
+pub struct Quota {
+    /// The account's own id: an account has one quota.
     #[serde(default, deserialize_with = "or_default")]
-    default_user_email_address: String,
+    pub id: String,
+    #[serde(default, deserialize_with = "or_default")]
+    pub default_user_email_address: String,
 }
 
 #[derive(Serialize)]
@@ -316,10 +319,8 @@ impl Api {
     pub async fn applications(&self, region: &str) -> Outcome<Vec<Application>> {
         self.http.get("/v2/kubernetes/applications", &[("region", &region_code(region))]).await
     }
-    /// Whose the token is.
-    pub async fn email(&self, region: &str) -> Outcome<String> {
-        let quota: Quota = self.http.get("/v2/quota", &[("region", &region_code(region))]).await?;
-        Ok(quota.default_user_email_address)
+    pub async fn quota(&self, region: &str) -> Outcome<Quota> {
+        self.http.get("/v2/quota", &[("region", &region_code(region))]).await
     }
 
     pub async fn networks(&self, region: &str) -> Outcome<Vec<Network>> {

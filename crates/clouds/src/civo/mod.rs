@@ -24,6 +24,7 @@ use crate::kube::{Drained, Kubes, Node};
 use api::{Api, Firewall, Network};
 use async_trait::async_trait;
 use berth_engine::handler::{Class, Handler, Listed, Outcome, Page, Provider, Raised, Trouble};
+use berth_engine::unit::Identity;
 use futures::future::try_join_all;
 use offers::Offers;
 use pools::View;
@@ -31,6 +32,7 @@ use secrecy::{ExposeSecret, SecretString};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use tokio::sync::OnceCell;
 
 pub use lower::lower;
 
@@ -67,6 +69,7 @@ pub struct Shared {
     networks: Gathers<Vec<Network>>,
     firewalls: Gathers<Vec<Firewall>>,
     clusters: Gathers<Vec<IndexEntry>>,
+    identity: OnceCell<Identity>,
 }
 
 /// One gathering for each region.
@@ -119,6 +122,7 @@ impl Civo {
             networks: Gathers::default(),
             firewalls: Gathers::default(),
             clusters: Gathers::default(),
+            identity: OnceCell::new(),
         });
         Ok(Self {
             network: network::NetworkHandler(shared.clone()),
@@ -132,6 +136,26 @@ impl Civo {
 }
 
 impl Shared {
+    async fn ask_identity(&self) -> Outcome<Identity> {
+        let region = self.region.as_deref().unwrap_or("lon1");
+        match self.api.quota(region).await {
+            Ok(quota) if !quota.id.is_empty() => {
+                return Ok(Identity::new("civo", &quota.id, &quota.default_user_email_address));
+            }
+            // Tokens of teams may not see the quota.
+            Ok(_) => {}
+            Err(trouble) if trouble.is_not_found() || trouble.class == Class::Refused => {}
+            Err(trouble) => return Err(trouble),
+        }
+        // Every account has a default network in each region from the start, with an id that no other account's has.
+        let networks = self.api.networks(region).await?;
+        match networks.iter().find(|network| network.default) {
+            Some(network) => Ok(Identity::new("civo", &format!("default-network/{}", network.id), "")),
+            None => Err(Trouble::refused("Civo does not say which account the token belongs to")
+                .help("use a token that may see the account's quota:   civo quota show")),
+        }
+    }
+
     async fn networks(&self, region: &str) -> Outcome<Arc<Vec<Network>>> {
         self.networks.of(region).get(|| self.api.networks(region)).await
     }
@@ -341,17 +365,8 @@ impl Provider for Civo {
         self.shared.api.http.calls()
     }
 
-    async fn identity(&self) -> Outcome<String> {
-        let region = self.shared.region.clone().unwrap_or_else(|| "lon1".into());
-        match self.shared.api.email(&region).await {
-            Ok(email) if !email.is_empty() => Ok(email),
-            Ok(_) => Ok("a Civo account".into()),
-            // Tokens of teams may not see the quota; being let in at all says that the token is good.
-            Err(trouble) if trouble.is_not_found() || trouble.class == Class::Refused => {
-                self.shared.api.networks(&region).await.map(|_| "a Civo account".into())
-            }
-            Err(trouble) => Err(trouble),
-        }
+    async fn identity(&self) -> Outcome<Identity> {
+        self.shared.identity.get_or_try_init(|| self.shared.ask_identity()).await.cloned()
     }
 
     async fn raise(&self, kind: &str, id: &str, scope: &str) -> Outcome<Raised> {

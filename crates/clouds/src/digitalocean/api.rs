@@ -6,13 +6,14 @@ use crate::Credentials;
 use crate::gather::Gather;
 use crate::http::{CALL_TIMEOUT, Http, Settings, segment};
 use crate::kube::Kubes;
-use berth_engine::handler::{Outcome, Trouble};
+use berth_engine::handler::{Class, Outcome, Trouble};
+use berth_engine::unit::Identity;
 use reqwest::Method;
 use secrecy::{ExposeSecret, SecretString};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, OnceCell};
 
 const API_URL: &str = "https://api.digitalocean.com";
 /// DigitalOcean allows 5,000 requests an hour and 250 a minute; the sandbox and private endpoints have a limit of their own.
@@ -52,6 +53,7 @@ pub struct Client {
     options: Kept<Options>,
     vpcs: Kept<Vec<Vpc>>,
     cluster_names: Kept<Vec<(String, String)>>,
+    identity: OnceCell<Identity>,
 }
 
 impl Client {
@@ -80,6 +82,7 @@ impl Client {
             options: Kept::new(),
             vpcs: Kept::new(),
             cluster_names: Kept::new(),
+            identity: OnceCell::new(),
         })
     }
 
@@ -87,13 +90,27 @@ impl Client {
         self.http.calls()
     }
 
-    pub async fn identity(&self) -> Outcome<String> {
-        let AccountRoot { account } = self.http.get("/v2/account", &[]).await?;
-        let who = if account.email.is_empty() { account.uuid } else { account.email };
-        Ok(match account.team.map(|team| team.name).filter(|name| !name.is_empty()) {
-            Some(team) => format!("{who} ({team})"),
-            None => who,
-        })
+    pub async fn identity(&self) -> Outcome<Identity> {
+        self.identity.get_or_try_init(|| self.ask_identity()).await.cloned()
+    }
+
+    /// Objects belong to the team that a token was made in, not to the person who made it.
+    async fn ask_identity(&self) -> Outcome<Identity> {
+        let scope = |trouble: Trouble| match trouble.class {
+            Class::Unauthorized => {
+                trouble.help("a token with custom scopes needs account:read, which tells whose it is")
+            }
+            _ => trouble,
+        };
+        let AccountRoot { account } = self.http.get("/v2/account", &[]).await.map_err(scope)?;
+        let team = account.team.unwrap_or_default();
+        let id = if team.uuid.is_empty() { &account.uuid } else { &team.uuid };
+        if id.is_empty() {
+            return Err(Trouble::refused("DigitalOcean does not say which account the token belongs to"));
+        }
+        let name =
+            [account.email.as_str(), team.name.as_str()].map(str::trim).into_iter().filter(|name| !name.is_empty());
+        Ok(Identity::new("digitalocean", id, &name.collect::<Vec<_>>().join(", ")))
     }
 
     /// Versions, regions and sizes on offer.

@@ -288,6 +288,10 @@ impl Handler for ClusterHandler {
     }
 
     /// A kubeconfig's token lasts for about a week.
+    fn has_fresh_secrets(&self) -> bool {
+        true
+    }
+
     async fn fresh_secrets(&self, id: &str) -> Outcome<Option<BTreeMap<String, SecretString>>> {
         Ok(Some(as_secrets(&self.client.kubeconfig(id).await?)))
     }

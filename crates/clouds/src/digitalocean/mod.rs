@@ -22,7 +22,7 @@ use crate::Credentials;
 use api::Client;
 use async_trait::async_trait;
 use berth_engine::handler::{Handler, Listed, LowerInput, Outcome, Page, Provider, Raised, Trouble};
-use berth_engine::unit::Lowered;
+use berth_engine::unit::{Identity, Lowered};
 use berth_model::pb::berth::core::v1::StringValueOrRef;
 use berth_model::pb::berth::core::v1::string_value_or_ref::LiteralOrRef;
 use serde_json::Value;
@@ -133,7 +133,7 @@ impl Provider for DigitalOcean {
         self.client.calls()
     }
 
-    async fn identity(&self) -> Outcome<String> {
+    async fn identity(&self) -> Outcome<Identity> {
         self.client.identity().await
     }
 

@@ -248,8 +248,10 @@ pub struct AccountInfo {
     pub team: Option<Team>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 pub struct Team {
+    #[serde(default, deserialize_with = "or_default")]
+    pub uuid: String,
     #[serde(default, deserialize_with = "or_default")]
     pub name: String,
 }

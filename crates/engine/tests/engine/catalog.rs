@@ -153,8 +153,8 @@ impl Provider for FakeProvider {
     fn calls(&self) -> u64 {
         self.cloud.lock().calls as u64
     }
-    async fn identity(&self) -> Outcome<String> {
-        Ok("tester".into())
+    async fn identity(&self) -> Outcome<Identity> {
+        Ok(Identity::new("fake", "1", "tester"))
     }
     async fn raise(&self, _: &str, _: &str, _: &str) -> Outcome<Raised> {
         Err(Trouble::refused("nothing is imported here"))

@@ -150,7 +150,14 @@ impl World {
             account: "test".into(),
             default_region: None,
         });
-        Request { wanted: wanted.collect(), unwanted, known: self.state.known(), label_prefix: "berth".into() }
+        Request {
+            wanted: wanted.collect(),
+            unwanted,
+            known: self.state.known(),
+            label_prefix: "berth".into(),
+            allow_recreate: false,
+            owners: Default::default(),
+        }
     }
 
     pub async fn plan(&self, spec: &Spec) -> Planned {

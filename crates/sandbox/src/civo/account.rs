@@ -6,10 +6,8 @@ use super::catalog;
 use crate::http::Reply;
 use crate::world::State;
 
-const ACCOUNT: &str = "eaef1dd6-1cec-4d9c-8480-96452bd94dea";
-
 pub fn quota(state: &State) -> Reply {
-    let (store, quota) = (&state.civo, &state.quota);
+    let (store, quota, account) = (&state.civo, &state.quota, &state.accounts.civo);
     let nodes = store.clusters.weight();
     // Cores and memory follow from the nodes as if all were of the default size: sums over thousands of clusters
     // on every call would cost more than anybody looks at them.
@@ -19,7 +17,7 @@ pub fn quota(state: &State) -> Reply {
     Reply::json(
         200,
         &json!({
-            "id": ACCOUNT, "default_user_id": ACCOUNT, "default_user_email_address": "sandbox@berth.dev",
+            "id": account, "default_user_id": account, "default_user_email_address": "sandbox@berth.dev",
             "instance_count_limit": quota.nodes, "instance_count_usage": nodes,
             "cpu_core_limit": quota.nodes * cpu, "cpu_core_usage": nodes * cpu,
             "ram_mb_limit": quota.nodes * ram, "ram_mb_usage": nodes * ram,
@@ -39,15 +37,15 @@ pub fn quota(state: &State) -> Reply {
     )
 }
 
-pub fn organisation() -> Reply {
+pub fn organisation(state: &State) -> Reply {
     Reply::json(
         200,
-        &json!({"id": ACCOUNT, "name": "Berth sandbox", "created_at": "2020-01-01T00:00:00Z", "updated_at": "2020-01-01T00:00:00Z"}),
+        &json!({"id": state.accounts.civo, "name": "Berth sandbox", "created_at": "2020-01-01T00:00:00Z", "updated_at": "2020-01-01T00:00:00Z"}),
     )
 }
 
-pub fn accounts() -> Reply {
-    let account = json!({"id": ACCOUNT, "email_address": "sandbox@berth.dev", "label": "Berth sandbox", "flags": "",
+pub fn accounts(state: &State) -> Reply {
+    let account = json!({"id": state.accounts.civo, "email_address": "sandbox@berth.dev", "label": "Berth sandbox", "flags": "",
                          "timezone": "UTC", "status": "active", "created_at": "2020-01-01T00:00:00Z",
                          "updated_at": "2020-01-01T00:00:00Z"});
     Reply::json(200, &paged(vec![account]))

@@ -118,8 +118,8 @@ impl Civo {
             ["kubernetes", "versions"] => Reply::json(200, &catalog::versions()),
             ["kubernetes", "applications"] => Reply::json(200, &catalog::applications()),
             ["quota"] => self.world.with(|state| account::quota(state)),
-            ["accounts"] => account::accounts(),
-            ["organisation"] => account::organisation(),
+            ["accounts"] => self.world.with(|state| account::accounts(state)),
+            ["organisation"] => self.world.with(|state| account::organisation(state)),
             ["ping"] => Reply::json(200, &json!({"result": "success"})),
             ["disk_images"] => account::disk_images(),
             ["volumes" | "loadbalancers" | "sshkeys" | "dns" | "charges" | "templates" | "snapshots" | "teams"] => {

@@ -135,12 +135,12 @@ pub fn sizes() -> Vec<Value> {
         .collect()
 }
 
-pub fn account() -> Value {
+pub fn account(team: &str) -> Value {
     json!({"account": {
         "droplet_limit": 1000, "floating_ip_limit": 5, "reserved_ip_limit": 5, "volume_limit": 100,
         "email": "sandbox@berth.dev", "name": "Sandbox", "uuid": "5a4db0c5-0000-4000-8000-00000000d0c5",
         "email_verified": true, "status": "active", "status_message": "",
-        "team": {"uuid": "5a4db0c5-0000-4000-8000-0000000000ea", "name": "Sandbox"},
+        "team": {"uuid": team, "name": "Sandbox"},
     }})
 }
 

@@ -128,7 +128,7 @@ fn route(state: &mut State, kube: &KubeServer, call: &Call) -> Answer<Reply> {
     let ok = |value: &Value| Ok(Reply::json(200, value));
     let paged = |root: &str, all: Vec<Value>| Ok(Reply::json(200, &Page::of(call).cut(call, root, all)));
     match path {
-        ["account"] if method == GET => ok(&catalog::account()),
+        ["account"] if method == GET => ok(&catalog::account(&state.accounts.digitalocean)),
         ["regions"] if method == GET => paged("regions", catalog::regions()),
         ["sizes"] if method == GET => paged("sizes", catalog::sizes()),
         ["1-clicks"] if method == GET => ok(&json!({"1_clicks": []})),

@@ -21,7 +21,8 @@ const NAMED_MAX: usize = 10;
 const FRAME_HEAD: usize = 5;
 
 /// Methods whose success the store writes, with the change itself.
-const WITH_THE_CHANGE: [&str; 10] = [
+const WITH_THE_CHANGE: [&str; 11] = [
+    "Resources.MoveAccount",
     "Resources.Apply",
     "Resources.Delete",
     "Resources.Import",

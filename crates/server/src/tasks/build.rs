@@ -154,6 +154,10 @@ impl Reader<'_> {
         let mut names: BTreeSet<String> = units.iter().map(|unit| unit.account.clone()).collect();
         names.insert(account.clone());
         context.units = units.iter().map(UnitRow::from).collect();
+        if units.iter().any(|unit| unit.identity.is_none()) {
+            let meta = self.control.meta(std::slice::from_ref(&id)).await?;
+            context.allow_recreate = meta.first().is_some_and(|meta| meta.allow_recreate);
+        }
         context.known.push(known(&stored)?);
         if task.op == TaskOp::Delete {
             context.unwanted.push(id);
@@ -182,6 +186,7 @@ impl Reader<'_> {
         };
         let (mut context, mut sealed) = (Context::default(), Sealed::default());
         context.refresh = ask.refresh;
+        context.locate = ask.locate;
         self.read_ahead(&task.resources).await?;
         let mut names = BTreeSet::new();
         for id in &task.resources {
@@ -255,6 +260,7 @@ impl Reader<'_> {
             context.units.extend(units.iter().map(UnitRow::from));
         }
         context.units.extend(ask.units);
+        context.allow_recreate = ask.allow_recreate;
         context.unwanted = ask.delete;
         self.add_accounts(names, true, &mut context, &mut sealed).await?;
         // An account that is only planned has a stored namesake's token in the cache, or none: the planned one counts.

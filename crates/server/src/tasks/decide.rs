@@ -1,13 +1,18 @@
 //! The server's word on a plan: the gate, with what it must know read from the store.
 
+use super::account;
 use crate::api::Shared;
 use crate::environment::Environment;
 use crate::fault::{Code, Fault};
 use crate::gate::{Approval, Gate, GateInput, covers, digest, gate};
 use crate::guards::{off_runtime, previous, shown};
 use crate::policy::Verdict;
+use berth_engine::unit::Identity;
 use berth_engine::{Action, Plan};
 use berth_store::{ControlMeta, PlanDecision, StoredResource, Task};
+
+/// What follows when much of an account seems gone.
+pub const HELD: &str = "making it again waits until it is applied with --allow-recreate, or somebody else approves it";
 
 pub struct Decided {
     pub decision: PlanDecision,
@@ -21,7 +26,13 @@ pub struct Decided {
 }
 
 /// Decides about a plan that a worker hands in. Whatever cannot be decided is refused: a gate that fails stays shut.
-pub async fn decide_plan(shared: &Shared, task: &Task, plan: &Plan, text: &str) -> Result<Decided, Fault> {
+pub async fn decide_plan(
+    shared: &Shared,
+    task: &Task,
+    plan: &Plan,
+    text: &str,
+    who: Option<&Identity>,
+) -> Result<Decided, Fault> {
     let gone = || Fault::new(Code::Refused, "the task is about nothing that is stored");
     let id = task.resource.as_ref().ok_or_else(gone)?;
     if let Some(other) = plan.resources.iter().find(|r| r.id != *id && r.action != Action::Unchanged) {
@@ -34,7 +45,9 @@ pub async fn decide_plan(shared: &Shared, task: &Task, plan: &Plan, text: &str) 
     if is_deletion != stored.deleting || task.generation != stored.generation {
         return Err(Fault::new(Code::Conflict, format!("{id} changed while it was planned")));
     }
-    let input = GateInput { old: previous(shared, &stored).await?, ..input(&stored, &meta)? };
+    let gone = account::check(shared, task, plan, who).await?;
+    let input = GateInput { old: previous(shared, &stored).await?, gone, ..input(&stored, &meta)? };
+    let (recreates, allow_recreate) = (input.gone.is_some(), input.allow_recreate);
     let rules = shared.books.open(&shared.control, shared.alone).await?;
     let environment = Environment::for_resource(id, &rules.environments);
     let approved = input.approval.clone().filter(|approval| covers(approval, input.generation, plan));
@@ -49,6 +62,9 @@ pub async fn decide_plan(shared: &Shared, task: &Task, plan: &Plan, text: &str) 
         message,
         warnings,
     };
+    if recreates && matches!(verdict, Gate::Proceed { .. }) && (allow_recreate || approved.is_some()) {
+        shared.control.forget_gone(vec![id.clone()]).await?;
+    }
     Ok(match verdict {
         Gate::Proceed { warnings } => match approved {
             Some(approval) => Decided {
@@ -60,6 +76,10 @@ pub async fn decide_plan(shared: &Shared, task: &Task, plan: &Plan, text: &str) 
             },
             None => own(PlanDecision::Proceed, String::new(), warnings),
         },
+        Gate::AwaitApproval { warnings, held: Some(gone), .. } => {
+            let message = format!("{gone}: {HELD}");
+            own(PlanDecision::Hold(message.clone()), message, warnings)
+        }
         Gate::AwaitApproval { warnings, .. } => {
             let message = format!("{id} is in a protected environment: its plan waits for approval");
             own(PlanDecision::AwaitApproval, message, warnings)
@@ -83,6 +103,7 @@ fn input(stored: &StoredResource, meta: &ControlMeta) -> Result<GateInput, Fault
         applied_by: meta.applied_by.clone(),
         allow_replace: is_open && meta.allow_replace,
         allow_data_loss: is_open && meta.allow_data_loss,
+        allow_recreate: is_open && meta.allow_recreate,
         approval: approval.map(|plan| Approval {
             by: meta.approved_by.clone(),
             digest: meta.plan_digest.clone(),

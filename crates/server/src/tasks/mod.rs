@@ -1,5 +1,6 @@
 //! The task manager's service: what workers ask for, answered from the store. Nothing is kept here.
 
+mod account;
 mod build;
 mod decide;
 mod drift;

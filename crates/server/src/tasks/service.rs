@@ -13,6 +13,7 @@ use crate::pb::{self, record_request::Write, worker_service_server::WorkerServic
 use crate::worker::api::TaskApi;
 use crate::worker::{OLDEST_PROTOCOL, PROTOCOL};
 use async_trait::async_trait;
+use berth_engine::unit::Identity;
 use berth_model::ResourceId;
 use berth_store::{ControlError, Ending, Held, LeaseAsk, Leased, Outcome, PlanDecision, Recorded, TaskId, TaskOp};
 use jiff::{SignedDuration, Timestamp};
@@ -249,7 +250,8 @@ impl Shared {
         let Some(task) = self.control.task(&held.task).await? else {
             return Err(self.refused(ControlError::Fenced));
         };
-        let decided = match decide_plan(self, &task, &plan, &text).await {
+        let decided = match decide_plan(self, &task, &plan, &text, Identity::from_text(request.identity).as_ref()).await
+        {
             Ok(decided) => decided,
             // It was applied or deleted anew meanwhile: whoever has it next plans what is wanted now.
             Err(fault) if fault.code == Code::Conflict => {

@@ -7,11 +7,13 @@ use super::recorder::{Remote, until_answered};
 use super::words::Words;
 use crate::context::{CheckRow, Context, ImportAsk, Sealed};
 use crate::pb;
-use crate::results::{DriftResult, DriftedRow, ImportResult, PlanResult, RaisedRow, TroubleRow};
+use crate::results::{DriftResult, DriftedRow, ImportResult, Located, PlanResult, RaisedRow, TroubleRow};
 use berth_clouds::{Clouds, with_right};
 use berth_engine::handler::{Catalog, Class, Trouble};
+use berth_engine::identity::other_account;
 use berth_engine::record::{RecordError, Recorder};
-use berth_engine::{Interrupt, Known, Options, Request, converge, drift, findings, plan, refresh};
+use berth_engine::unit::UnitState;
+use berth_engine::{Drifted, Interrupt, Known, Options, Request, converge, drift, findings, observe, plan, refresh};
 use serde::Serialize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -91,7 +93,8 @@ fn failed(trouble: &Trouble) -> End {
             retry_after_seconds = u32::try_from(seconds).unwrap_or(u32::MAX);
             "failed"
         }
-        Class::NotFound | Class::Quota | Class::Unauthorized => "failed",
+        // Another worker may have the right credentials.
+        Class::NotFound | Class::Quota | Class::Unauthorized | Class::OtherAccount => "failed",
         Class::Refused if trouble.passes() => "failed",
         Class::Refused | Class::Taken { .. } => "refused",
     };
@@ -104,6 +107,17 @@ fn failed(trouble: &Trouble) -> End {
         retry_after_seconds,
         ..pb::ReportRequest::default()
     }))
+}
+
+/// Whom the credentials belong to that a request is carried out with; empty where it needs none.
+async fn identity_of(clouds: &Clouds, request: &Request) -> Result<String, Trouble> {
+    let wanted = request.wanted.iter().filter(|wanted| !wanted.manifest.kind.provider.is_empty());
+    let mut accounts =
+        wanted.map(|wanted| &wanted.account).chain(request.known.units.values().flatten().map(|unit| &unit.account));
+    match accounts.next() {
+        Some(account) => Ok(clouds.provider(account).await?.identity().await?.text().to_owned()),
+        None => Ok(String::new()),
+    }
 }
 
 pub struct Job {
@@ -158,7 +172,8 @@ impl Job {
             return Err(failed(trouble));
         }
         let json = serde_json::to_vec(&planned.plan).map_err(|error| ended("failed", error.to_string(), Vec::new()))?;
-        let submit = pb::SubmitPlanRequest { held: Some(self.lease.held.clone()), plan: json };
+        let identity = identity_of(clouds, &request).await.map_err(|trouble| failed(&trouble))?;
+        let submit = pb::SubmitPlanRequest { held: Some(self.lease.held.clone()), plan: json, identity };
         let verdict = until_answered(&self.lease, || self.api.submit_plan(submit.clone())).await?;
         if !verdict.proceed {
             tracing::info!(message = %verdict.message, "the plan may not be carried out");
@@ -198,11 +213,15 @@ impl Job {
     }
 
     async fn check(&self, context: &mut Context, clouds: &Clouds) -> Result<End, End> {
+        if !context.locate.is_empty() {
+            return self.locate(context, clouds).await;
+        }
         let known = Known { units: context.units_by_resource(), ..Known::default() };
         let ids: Vec<_> = context.check.iter().map(|row| row.id.clone()).collect();
         let seen = self.stopper.unless_stopped(drift(clouds, &known, &ids, context.refresh)).await?;
+        self.learn(context, &seen.learned).await?;
         if context.refresh {
-            self.refresh(context, &seen.seen).await?;
+            self.refresh(context, &seen).await?;
         }
         let generation = |row: &CheckRow| row.generation;
         let mut drifted = Vec::new();
@@ -210,19 +229,65 @@ impl Job {
             if let Some(found) = seen.drifted.get(&row.id) {
                 let units = known.units.get(&row.id).map(Vec::as_slice).unwrap_or_default();
                 let differences = findings(clouds, units, found).await;
-                drifted.push(DriftedRow { id: row.id.clone(), generation: generation(row), differences });
+                let gone = found.gone.iter().map(|unit| unit.key.clone()).collect();
+                drifted.push(DriftedRow { id: row.id.clone(), generation: generation(row), gone, differences });
             }
         }
         let troubles: Vec<_> = seen.troubles.iter().map(|(id, trouble)| TroubleRow::of(id, trouble)).collect();
         self.words.line(&format!("{} checked, {} drifted, {} not readable", ids.len(), drifted.len(), troubles.len()));
         let checked = std::mem::take(&mut context.check);
-        Ok(result_of(&DriftResult { checked, drifted, troubles, calls: clouds.calls() }))
+        Ok(result_of(&DriftResult {
+            counts: seen.counts,
+            located: None,
+            checked,
+            drifted,
+            troubles,
+            calls: clouds.calls(),
+        }))
     }
 
-    /// What was seen becomes what the state remembers.
-    async fn refresh(&self, context: &Context, seen: &[refresh::Seen]) -> Result<(), End> {
+    /// Finds objects by their ids, as if nobody knew which account they are in.
+    async fn locate(&self, context: &mut Context, clouds: &Clouds) -> Result<End, End> {
+        let provider = clouds.provider(&context.locate).await.map_err(|trouble| failed(&trouble))?;
+        let identity = self.stopper.unless_stopped(provider.identity()).await?.map_err(|trouble| failed(&trouble))?;
+        let units = context.units_by_resource().into_values().flatten();
+        let units: Vec<UnitState> = units
+            .filter(|unit| unit.account == context.locate)
+            .map(|unit| UnitState { identity: None, ..unit })
+            .collect();
+        let asked: Vec<&UnitState> = units.iter().collect();
+        let looked = self.stopper.unless_stopped(observe(clouds, &asked, true)).await?;
+        let (mut tokens, mut troubles) = (Vec::new(), Vec::new());
+        for (unit, seen) in units.iter().zip(&looked.seen) {
+            match seen {
+                Ok(Some(_)) => tokens.push(unit.token.clone()),
+                Ok(None) => {}
+                Err(trouble) => troubles.push(TroubleRow::of(&unit.resource, trouble)),
+            }
+        }
+        let located = Some(Located { identity, tokens });
+        let (counts, checked, drifted, calls) = (Vec::new(), Vec::new(), Vec::new(), clouds.calls());
+        Ok(result_of(&DriftResult { counts, located, checked, drifted, troubles, calls }))
+    }
+
+    /// Units that were found by their id belong to the account that these credentials belong to.
+    async fn learn(&self, context: &Context, learned: &[UnitState]) -> Result<(), End> {
+        for unit in learned {
+            let Some(row) = context.check.iter().find(|row| row.id == unit.resource) else { continue };
+            let recorder = Remote::new(self.api.clone(), self.lease.clone(), row.generation, self.words.clone());
+            match recorder.save_unit(unit.clone()).await {
+                // It is being changed: whoever changes it writes it down.
+                Ok(()) | Err(RecordError::Failed(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// What was seen becomes what the state remembers. Where much seems gone, what is not found stays as it was.
+    async fn refresh(&self, context: &Context, seen: &Drifted) -> Result<(), End> {
         let mut by_resource: std::collections::BTreeMap<_, Vec<refresh::Seen>> = std::collections::BTreeMap::new();
-        for one in seen {
+        for one in seen.believed() {
             by_resource.entry(one.0.resource.clone()).or_default().push(one.clone());
         }
         for row in &context.refreshed {
@@ -260,8 +325,12 @@ impl Job {
                 kind => provider.raise(kind, &ask.object_id, &ask.region).await.map(|one| vec![one]),
             }
         };
+        let identity = self.stopper.unless_stopped(provider.identity()).await?.map_err(|trouble| failed(&trouble))?;
+        if let Some(own) = ask.owners.first().filter(|_| !ask.owners.contains(&identity)) {
+            return Err(failed(&other_account(&ask.account, own, &identity)));
+        }
         let raised = self.stopper.unless_stopped(read).await?.map_err(|trouble| failed(&trouble))?;
         let raised = raised.into_iter().map(RaisedRow::from).collect();
-        Ok(result_of(&ImportResult { raised, calls: clouds.calls() }))
+        Ok(result_of(&ImportResult { raised, identity: Some(identity), calls: clouds.calls() }))
     }
 }

@@ -147,6 +147,13 @@ pub fn rows() -> Vec<Row> {
         row("Resources.Units", VIEWER, Read, OK, network),
         row("Resources.Drift", OPERATOR, Read, WAITS, |place| json!({"ids": [network(place)]})),
         row(
+            "Resources.MoveAccount",
+            ADMIN,
+            Everywhere,
+            ("not-found", "nothing is managed"),
+            |_| json!({"account": "nowhere"}),
+        ),
+        row(
             "Resources.Import",
             OPERATOR,
             Write,

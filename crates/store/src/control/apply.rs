@@ -25,7 +25,7 @@ const LABELS_BYTES_MAX: usize = 64 << 10;
 
 static LOOK: Multi = Multi::new(
     "SELECT v.n, r.generation, r.digest, r.deleting, r.state, r.observed_generation, r.account, r.service, \
-     r.allow_replace, r.allow_data_loss, r.drift_every FROM {rows} \
+     r.allow_replace, r.allow_data_loss, r.drift_every, r.allow_recreate FROM {rows} \
      JOIN resources r ON r.kind = v.kind AND r.name = v.name AND r.org = v.org AND r.env = v.env",
     NUMBERED,
 );
@@ -34,11 +34,12 @@ static CREATE: Multi = Multi::new(
     "INSERT INTO resources (kind, name, org, env, api_version, manifest, sealed_paths, digest, source_file, \
      source_document, created_at, updated_at, generation, deleting, state, message, outputs, facts, \
      observed_generation, status_at, secret_names, secrets, labels, account, service, applied_by, trace, \
-     allow_replace, allow_data_loss, due_at, due_mark, drift_every) \
+     allow_replace, allow_data_loss, allow_recreate, due_at, due_mark, drift_every) \
      SELECT v.kind, v.name, v.org, v.env, v.api_version, v.manifest, v.sealed_paths, v.digest, v.source_file, \
      v.source_document, v.now, v.now, 1, FALSE, CASE WHEN v.ready THEN 'Ready' ELSE 'Pending' END, '', '{}', '{}', \
      CASE WHEN v.ready THEN 1 ELSE 0 END, CASE WHEN v.ready THEN v.now END, '', '', v.labels, v.account, v.service, \
-     v.applied_by, v.trace, v.allow_replace, v.allow_data_loss, CASE WHEN v.ready THEN NULL ELSE v.now END, 1, \
+     v.applied_by, v.trace, v.allow_replace, v.allow_data_loss, v.allow_recreate, \
+     CASE WHEN v.ready THEN NULL ELSE v.now END, 1, \
      v.drift_every FROM {rows}",
     COLUMNS,
 );
@@ -67,6 +68,7 @@ static UPDATE: Multi = Multi::new(
      observed_generation = CASE WHEN v.ready THEN resources.generation + 1 ELSE resources.observed_generation END, \
      status_at = v.now, labels = v.labels, account = v.account, service = v.service, applied_by = v.applied_by, \
      trace = v.trace, allow_replace = v.allow_replace, allow_data_loss = v.allow_data_loss, \
+     allow_recreate = v.allow_recreate, \
      due_at = CASE WHEN v.ready THEN NULL ELSE v.now END, due_mark = resources.due_mark + 1, attempts = 0, \
      drift_every = v.drift_every, drift_at = NULL, drift = '', plan_digest = '', approved_by = '', plan = '' \
      FROM {rows} WHERE resources.kind = v.kind AND resources.name = v.name AND resources.org = v.org \
@@ -77,7 +79,7 @@ static UPDATE: Multi = Multi::new(
 /// The manifest is the one that is stored; what goes with it may differ.
 static TOUCH: Multi = Multi::new(
     "UPDATE resources SET account = v.account, service = v.service, allow_replace = v.allow_replace, \
-     allow_data_loss = v.allow_data_loss, drift_every = v.drift_every, trace = v.trace, applied_by = v.applied_by, \
+     allow_data_loss = v.allow_data_loss, allow_recreate = v.allow_recreate, drift_every = v.drift_every, trace = v.trace, applied_by = v.applied_by, \
      drift_at = CASE WHEN v.drift_every IS NULL THEN NULL \
      WHEN resources.state = 'Ready' AND NOT resources.deleting THEN COALESCE(resources.drift_at, v.now + v.drift_every) \
      ELSE resources.drift_at END, \
@@ -111,6 +113,7 @@ const COLUMNS: &[(&str, &str)] = &[
     ("trace", "text"),
     ("allow_replace", "boolean"),
     ("allow_data_loss", "boolean"),
+    ("allow_recreate", "boolean"),
     ("drift_every", "bigint"),
     ("due", "boolean"),
 ];
@@ -224,6 +227,7 @@ struct Row<'a> {
     trace: &'a str,
     allow_replace: bool,
     allow_data_loss: bool,
+    allow_recreate: bool,
     drift_every: Option<i64>,
     due: bool,
 }
@@ -248,6 +252,7 @@ struct Wanted {
     expect: Option<i64>,
     allow_replace: bool,
     allow_data_loss: bool,
+    allow_recreate: bool,
     ready: bool,
     drift_every: Option<i64>,
     units: Vec<Write>,
@@ -273,6 +278,7 @@ struct Stored {
     service: String,
     allow_replace: bool,
     allow_data_loss: bool,
+    allow_recreate: bool,
     drift_every: Option<i64>,
 }
 
@@ -365,17 +371,17 @@ async fn apply_round(ops: &[&ApplyOp], round: &[usize], answers: &mut Answers, t
                     updates.push(row);
                     (AppliedResult::Updated, stored.generation + 1)
                 } else {
-                    let flags = stored.allow_replace != wanted.allow_replace
-                        || stored.allow_data_loss != wanted.allow_data_loss;
+                    let stored_flags = (stored.allow_replace, stored.allow_data_loss, stored.allow_recreate);
+                    let flags = stored_flags != (wanted.allow_replace, wanted.allow_data_loss, wanted.allow_recreate);
                     row.due = !wanted.ready && (stored.deleting || op.retry || (!stored.settled && flags));
                     if !row.due {
                         // A permission is for the change that it came with: what is as declared has none to keep.
                         let keep = !stored.settled;
-                        (row.allow_replace, row.allow_data_loss) =
-                            (keep && wanted.allow_replace, keep && wanted.allow_data_loss);
+                        row.allow_replace &= keep;
+                        row.allow_data_loss &= keep;
+                        row.allow_recreate &= keep;
                     }
-                    let flags =
-                        stored.allow_replace != row.allow_replace || stored.allow_data_loss != row.allow_data_loss;
+                    let flags = stored_flags != (row.allow_replace, row.allow_data_loss, row.allow_recreate);
                     let differs = flags
                         || stored.account != wanted.account
                         || stored.service != wanted.service
@@ -457,6 +463,7 @@ async fn look(all: &[(usize, &Wanted)], tx: &mut Tx<'_>) -> Result<HashMap<usize
             allow_replace: row.get(8)?,
             allow_data_loss: row.get(9)?,
             drift_every: row.get(10)?,
+            allow_recreate: row.get(11)?,
         };
         stored.insert(usize::try_from(row.get::<i64>(0)?).unwrap_or(0), found);
     }
@@ -516,6 +523,7 @@ fn row_of<'a>(op: &'a ApplyOp, wanted: &'a Wanted) -> Row<'a> {
         trace: &op.trace,
         allow_replace: wanted.allow_replace,
         allow_data_loss: wanted.allow_data_loss,
+        allow_recreate: wanted.allow_recreate,
         drift_every: wanted.drift_every,
         due: false,
     }
@@ -576,6 +584,7 @@ impl Control {
                 expect: one.expect,
                 allow_replace: one.allow_replace,
                 allow_data_loss: one.allow_data_loss,
+                allow_recreate: one.allow_recreate,
                 ready: one.ready,
                 drift_every: one.drift_every.map(micros),
             });

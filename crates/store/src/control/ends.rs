@@ -86,6 +86,8 @@ static AFTER: Multi = Multi::new(
         carried_out!(),
         ", allow_data_loss = allow_data_loss AND NOT ",
         carried_out!(),
+        ", allow_recreate = allow_recreate AND NOT ",
+        carried_out!(),
         ", plan_digest = CASE WHEN ",
         carried_out!(),
         " THEN '' ELSE plan_digest END, \
@@ -426,6 +428,9 @@ async fn drifted(op: &Report, task: &Task, tx: &mut Tx<'_>) -> Result<(), StoreE
         if before != found.differences {
             let what = if found.differences.is_empty() { "as declared again" } else { "drifted" };
             tx.event(&found.id, what, &found.differences, &task.id.0, op.now);
+            if !found.held.is_empty() {
+                tx.event(&found.id, "repair held", &found.held, &task.id.0, op.now);
+            }
         }
         rows.push(FoundRow {
             to_kind: &found.id.kind,

@@ -28,6 +28,8 @@ const LOGS: &str = "DELETE FROM task_log WHERE task IN (SELECT id FROM tasks WHE
 const TASKS: &str = "DELETE FROM tasks WHERE id IN (SELECT id FROM tasks WHERE ended_at IS NOT NULL AND ended_at < $1 \
      ORDER BY ended_at, id LIMIT $2)";
 const WORKERS: &str = "DELETE FROM workers WHERE seen_at < $1";
+/// What is gone for longer went apart from what goes now.
+const GONE: &str = "DELETE FROM gone WHERE at < $1";
 const LANES: &str = "DELETE FROM lanes WHERE queued = 0 AND running = 0 AND turn < \
      (SELECT MAX(turn) FROM lanes) - 100000";
 
@@ -45,6 +47,7 @@ impl Op for Prune {
         gone += tx.execute(Query::new(TASKS).bind(now - TASKS_KEPT_FOR).bind(STEP_MAX)).await?;
         gone += tx.execute(Query::new(WORKERS).bind(now - WORKERS_KEPT_FOR)).await?;
         gone += tx.execute(Query::new(LANES)).await?;
+        gone += tx.execute(Query::new(GONE).bind(now - super::gone::TOGETHER_MICROS)).await?;
         Ok(gone)
     }
 }

@@ -96,7 +96,8 @@ const STATUS_COLUMNS: &[(&str, &str)] = &[
 /// Those that refer to what changed are as they should be no longer: they may have been made from what it was before. What
 /// was allowed or approved for them was not for this. Whoever changed it changed them.
 const UNSETTLE_CHILDREN: &str = "UPDATE resources SET state = 'Pending', message = $6, status_at = $5, due_at = $5, \
-     due_mark = due_mark + 1, attempts = 0, allow_replace = FALSE, allow_data_loss = FALSE, plan_digest = '', \
+     due_mark = due_mark + 1, attempts = 0, allow_replace = FALSE, allow_data_loss = FALSE, \
+     allow_recreate = FALSE, plan_digest = '', \
      approved_by = '', applied_by = $7, trace = $8 \
      WHERE id IN (SELECT child FROM links WHERE kind = $1 AND name = $2 AND org = $3 AND env = $4) \
      AND state = 'Ready' AND observed_generation = generation AND NOT deleting AND service <> '' \
@@ -148,9 +149,10 @@ fn subject(write: &Write) -> Option<&ResourceId> {
     match write {
         Write::Intent { unit, .. } | Write::SaveUnit(unit) => Some(&unit.resource),
         Write::Close { after: UnitAfter::Save(unit), .. } => Some(&unit.resource),
-        Write::ForgetUnit { resource, .. } | Write::Status { resource, .. } | Write::Event { resource, .. } => {
-            Some(resource)
-        }
+        Write::ForgetUnit { resource, .. }
+        | Write::MoveUnit { resource, .. }
+        | Write::Status { resource, .. }
+        | Write::Event { resource, .. } => Some(resource),
         Write::SetDeleting(resource) | Write::ForgetResource(resource) => Some(resource),
         Write::Close { .. } | Write::SaveResources(_) => None,
     }
@@ -462,6 +464,7 @@ impl Op for SubmitPlan {
         let (state, message, end) = match &self.decision {
             PlanDecision::Proceed => return Ok(()),
             PlanDecision::AwaitApproval => ("AwaitingApproval", "its plan waits for approval", TaskState::Done),
+            PlanDecision::Hold(message) => ("AwaitingApproval", message.as_str(), TaskState::Done),
             PlanDecision::Block(message) => ("Blocked", message.as_str(), TaskState::Failed),
         };
         ends::end(tx, &task, end, message, self.now, false).await?;

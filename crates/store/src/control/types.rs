@@ -4,7 +4,7 @@ use crate::error::StoreError;
 use crate::rows::StoredResource;
 use crate::run::NewResource;
 use berth_engine::record::{Closing, EntryId, Intent, Status};
-use berth_engine::unit::UnitState;
+use berth_engine::unit::{Identity, UnitState};
 use berth_model::ResourceId;
 use jiff::Timestamp;
 use secrecy::SecretString;
@@ -105,6 +105,8 @@ pub struct Desired {
     pub expect: Option<i64>,
     pub allow_replace: bool,
     pub allow_data_loss: bool,
+    /// What is not found may be made again, also when much of its account seems gone at once.
+    pub allow_recreate: bool,
     /// Kinds without units are Ready at once.
     pub ready: bool,
     /// How often to look for drift; the first check comes after a part of it that differs from resource to resource.
@@ -210,6 +212,7 @@ pub struct ControlMeta {
     pub applied_by: String,
     pub allow_replace: bool,
     pub allow_data_loss: bool,
+    pub allow_recreate: bool,
     pub account: String,
     pub service: String,
     /// Failures since it last went well.
@@ -412,6 +415,24 @@ pub struct Task {
     pub trace: String,
 }
 
+/// Units that belong to another cloud account from now on.
+pub struct MoveAccount {
+    pub identity: Identity,
+    pub moved: Vec<UnitState>,
+    /// Not found there: the state forgets them.
+    pub forgotten: Vec<UnitState>,
+    pub actor: Actor,
+    pub audit: AuditNote,
+}
+
+/// An object of a cloud that was not found.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct GoneObject {
+    pub account: String,
+    pub object_id: String,
+    pub resource: ResourceId,
+}
+
 /// Which tasks to list, newest first. `None` takes any.
 #[derive(Clone, Debug, Default)]
 pub struct TaskQuery {
@@ -485,6 +506,8 @@ pub enum PlanDecision {
     Proceed,
     /// The task is over, and the resource waits.
     AwaitApproval,
+    /// The same, and why it waits although its environment needs no approval.
+    Hold(String),
     /// The task is over, and the resource stays as it is until someone changes something.
     Block(String),
 }
@@ -527,6 +550,8 @@ pub struct DriftFound {
     pub differences: String,
     /// Let the controller look at the resource, to repair it.
     pub repair: bool,
+    /// Why it is not repaired although it would be; empty where nothing is held back.
+    pub held: String,
     pub next: Option<Timestamp>,
 }
 

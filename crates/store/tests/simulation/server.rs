@@ -96,6 +96,7 @@ impl Server {
             expect: None,
             allow_replace: false,
             allow_data_loss: false,
+            allow_recreate: false,
             ready: false,
             drift_every: None,
             units: Vec::new(),

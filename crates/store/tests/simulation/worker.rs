@@ -182,6 +182,7 @@ impl Task<'_> {
             unit_type: "sim.network".into(),
             scope: "here".into(),
             account: "main".into(),
+            identity: None,
             id: object.map(|id| id.to_string()),
             props: json!({ "generation": generation }).as_object().cloned().unwrap_or_default(),
             outputs: Props::new(),

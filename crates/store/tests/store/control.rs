@@ -33,6 +33,7 @@ pub fn desired(id: &ResourceId, spec: Value) -> Desired {
         expect: None,
         allow_replace: false,
         allow_data_loss: false,
+        allow_recreate: false,
         ready: false,
         drift_every: None,
         units: Vec::new(),
@@ -645,6 +646,7 @@ async fn drift_checks_are_batched_and_made_up_for(place: Place) {
     assert!(control.lease(ask("w1", 10), at(100)).await.unwrap().is_empty(), "checks have places of their own");
     let held = control.lease(LeaseAsk { checks: 5, ..ask("w1", 0) }, at(100)).await.unwrap().remove(0).held;
     let found = |id: &ResourceId, generation, differences: &str| DriftFound {
+        held: String::new(),
         id: id.clone(),
         generation,
         differences: differences.into(),

@@ -58,7 +58,7 @@ async fn checking(control: &Control, ids: &[&ResourceId], now: Timestamp) -> Lea
 }
 
 fn found(id: &ResourceId, differences: &str, repair: bool, next: Option<Timestamp>) -> DriftFound {
-    DriftFound { id: id.clone(), generation: 1, differences: differences.into(), repair, next }
+    DriftFound { id: id.clone(), generation: 1, differences: differences.into(), repair, held: String::new(), next }
 }
 
 async fn children_follow_what_they_refer_to(place: Place) {

@@ -414,7 +414,7 @@ async fn unreachable_and_unwelcome_are_told_apart() {
     assert_eq!(trouble.class, Class::Unauthorized);
     assert!(trouble.help[0].contains("CIVO_TOKEN"), "{:?}", trouble.help);
     world.fail("");
-    assert_eq!(world.cloud.identity().await.unwrap(), "sandbox@berth.dev");
+    assert_eq!(world.cloud.identity().await.unwrap().name(), "sandbox@berth.dev");
 
     let mut credentials = Credentials::new("civo", "secret-token-123");
     credentials.api_url = Some("http://127.0.0.1:9".into());

@@ -286,7 +286,11 @@ async fn what_is_imported_plans_nothing() {
     }
     let trouble = world.cloud.raise("DigitalOceanVpc", &batch, "").await.unwrap_err();
     assert_eq!(trouble.class, Class::NotFound);
-    assert!(!world.cloud.identity().await.unwrap().is_empty());
+    let identity = world.cloud.identity().await.unwrap();
+    assert!(
+        identity.id().starts_with("digitalocean:") && identity.name() == "sandbox@berth.dev, Sandbox",
+        "{identity}"
+    );
     assert!(world.cloud.calls() > 10);
     world.sandbox.stop().await;
 }

@@ -24,7 +24,13 @@ use std::time::Duration;
 const TRIES: usize = 5;
 
 pub async fn apply(shared: &Shared, caller: &Principal, request: pb::ApplyRequest) -> Result<pb::ApplyResponse, Fault> {
-    let pb::ApplyRequest { files, bases, allow_replace, allow_data_loss, dry_run, delete, retry, exact } = request;
+    let pb::ApplyRequest { files, bases, dry_run, delete, retry, .. } = request;
+    let allow = Allow {
+        replace: request.allow_replace,
+        data_loss: request.allow_data_loss,
+        recreate: request.allow_recreate,
+        exact: request.exact,
+    };
     for (field, count) in [("bases", bases.len()), ("delete", delete.len())] {
         if count > MANIFESTS_MAX {
             return Err(argument(field, &format!("there are at most {MANIFESTS_MAX}")));
@@ -49,10 +55,11 @@ pub async fn apply(shared: &Shared, caller: &Principal, request: pb::ApplyReques
     if let Some(id) = delete.iter().find(|id| both.contains(id)) {
         return Err(argument("delete", &format!("{id} is both declared and to be deleted")));
     }
-    if exact && let Some(missing) = manifests.iter().find(|manifest| !known.contains_key(&manifest.id)) {
+    if allow.exact
+        && let Some(missing) = manifests.iter().find(|manifest| !known.contains_key(&manifest.id))
+    {
         return Err(argument("bases", &format!("{} has none, and `exact` needs one of each", missing.id)));
     }
-    let allow = Allow { replace: allow_replace, data_loss: allow_data_loss, exact };
     let mut tries = 0;
     let done = loop {
         tries += 1;
@@ -106,6 +113,7 @@ pub async fn desired_new(shared: &Shared, manifests: &[Manifest]) -> Result<Vec<
 struct Allow {
     replace: bool,
     data_loss: bool,
+    recreate: bool,
     /// Nothing but what was seen: others' changes are not kept beside it.
     exact: bool,
 }
@@ -169,6 +177,7 @@ async fn desired(
                 Ok(mut one) => {
                     one.expect = expect;
                     (one.allow_replace, one.allow_data_loss) = (allow.replace, allow.data_loss);
+                    one.allow_recreate = allow.recreate;
                     desired.push(one);
                 }
                 Err(problem) => problems.push(*problem),
@@ -216,6 +225,7 @@ fn one(
         expect: None,
         allow_replace: false,
         allow_data_loss: false,
+        allow_recreate: false,
         ready: fact,
         units: Vec::new(),
         drift_every,

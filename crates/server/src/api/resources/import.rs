@@ -13,7 +13,7 @@ use crate::results::{ImportResult, PlanResult};
 use crate::telemetry;
 use berth_clouds::import::{Taken, manifest_text, name_all, own_links, read_back, rows};
 use berth_clouds::{Clouds, PROVIDERS};
-use berth_engine::unit::UnitState;
+use berth_engine::unit::{Identity, UnitState};
 use berth_engine::{Action, Known, Request, Wanted};
 use berth_model::{Manifest, ResourceId, registry};
 use berth_store::{Apply, Filter, TaskOp};
@@ -59,17 +59,19 @@ pub async fn import(
         kind: ask.kind.clone(),
         object_id: ask.object_id.clone(),
         region,
+        owners: shared.control.store().owners(&choice.name, &ask.org, &ask.env).await?,
     };
     let mut task = new_task(shared, TaskOp::Import, &ask.org, &wire)?;
     task.service = common_service(std::iter::once(ask.kind.as_str()));
     task.account = choice.name.clone();
     let found: ImportResult = run(shared, task).await?;
+    let identity = found.identity.clone();
     let taken = name_them(shared, &ask, place, found).await?;
     if taken.is_empty() {
         return Ok(pb::ImportResponse::default());
     }
     let (manifests, texts) = describe(shared, caller, &ask, &taken).await?;
-    let units = bind(shared, &taken, &manifests, &choice.name).await?;
+    let units = bind(shared, &taken, &manifests, &choice.name, identity.as_ref()).await?;
     prove(shared, &ask, &manifests, &units).await?;
     store_them(shared, caller, &manifests, units).await?;
     let resources =
@@ -175,6 +177,7 @@ async fn bind(
     taken: &[Taken],
     manifests: &[Manifest],
     account: &str,
+    identity: Option<&Identity>,
 ) -> Result<Vec<UnitState>, Fault> {
     let mut known = Known::default();
     for parent in manifests.iter().flat_map(berth_engine::parents) {
@@ -191,8 +194,9 @@ async fn bind(
         })
         .collect();
     let label_prefix = shared.config.label_prefix.clone();
-    let request = Request { wanted, unwanted: Vec::new(), known, label_prefix };
-    Ok(rows(&Clouds::new(), &request, taken)?)
+    let request =
+        Request { wanted, unwanted: Vec::new(), known, label_prefix, allow_recreate: false, owners: HashMap::new() };
+    Ok(rows(&Clouds::new(), &request, taken, identity)?)
 }
 
 /// What would be stored must be what there is.
@@ -206,6 +210,7 @@ async fn prove(
         manifests: manifests.iter().map(Manifest::to_json).collect(),
         delete: Vec::new(),
         units: units.iter().map(UnitRow::from).collect(),
+        allow_recreate: false,
     };
     let mut task = new_task(shared, TaskOp::Plan, &ask.org, &ask_plan)?;
     task.service = common_service(manifests.iter().map(|manifest| manifest.id.kind.as_str()));

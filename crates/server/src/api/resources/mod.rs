@@ -4,6 +4,7 @@ mod apply;
 mod books;
 mod check;
 mod import;
+mod moves;
 mod reads;
 mod work;
 
@@ -193,5 +194,13 @@ impl Resources for Service {
     async fn drift(&self, request: Request<pb::DriftRequest>) -> Result<Response<pb::DriftResponse>, Status> {
         let caller = principal(&request)?;
         Ok(Response::new(work::drift(&self.0, &caller, request.into_inner()).await?))
+    }
+
+    async fn move_account(
+        &self,
+        request: Request<pb::MoveAccountRequest>,
+    ) -> Result<Response<pb::MoveAccountResponse>, Status> {
+        let caller = principal(&request)?;
+        Ok(Response::new(moves::move_account(&self.0, &caller, request.into_inner()).await?))
     }
 }

@@ -173,5 +173,6 @@ pub fn unit(unit: &UnitState) -> pb::Unit {
         deposed: unit.deposed,
         ready: unit.ready,
         updated_at: time(unit.updated_at),
+        identity: unit.identity.as_ref().map(|identity| identity.text().to_owned()).unwrap_or_default(),
     }
 }

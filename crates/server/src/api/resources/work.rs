@@ -16,7 +16,7 @@ use crate::results::{DriftResult, PlanResult, TroubleRow};
 use crate::tasks::run_and_wait;
 use crate::telemetry;
 use crate::values::{object_to_struct, to_value};
-use berth_engine::Plan;
+use berth_engine::{GoneCount, Plan};
 use berth_model::{Manifest, ResourceId};
 use berth_store::{ListQuery, NewTask, StoredResource, TaskOp};
 use futures::future::try_join_all;
@@ -57,7 +57,7 @@ pub(super) async fn run<T: DeserializeOwned>(shared: &Shared, task: NewTask) -> 
 }
 
 pub async fn plan(shared: &Shared, caller: &Principal, request: pb::PlanRequest) -> Result<pb::PlanResponse, Fault> {
-    let pb::PlanRequest { files, delete } = request;
+    let pb::PlanRequest { files, delete, allow_recreate } = request;
     let delete = delete.into_iter().map(given_id).collect::<Result<Vec<_>, _>>()?;
     if files.is_empty() && delete.is_empty() {
         return Err(argument("files", "there is nothing to plan"));
@@ -76,6 +76,7 @@ pub async fn plan(shared: &Shared, caller: &Principal, request: pb::PlanRequest)
         manifests: manifests.iter().map(Manifest::to_json).collect(),
         delete: delete.clone(),
         units: Vec::new(),
+        allow_recreate,
     };
     let org = one_org(manifests.iter().map(|manifest| &manifest.id).chain(&delete));
     let mut task = new_task(shared, TaskOp::Plan, org, &ask)?;
@@ -185,14 +186,21 @@ pub async fn drift(shared: &Shared, caller: &Principal, request: pb::DriftReques
     let mut tasks = Vec::new();
     for ((account, service, org), ids) in chosen {
         for batch in ids.chunks(BATCH) {
-            let mut task = new_task(shared, TaskOp::Drift, &org, &DriftAsk { refresh })?;
+            let mut task = new_task(shared, TaskOp::Drift, &org, &DriftAsk { refresh, ..DriftAsk::default() })?;
             (task.account, task.service, task.resources) = (account.clone(), service.clone(), batch.to_vec());
             tasks.push(task);
         }
     }
     let results: Vec<DriftResult> = try_join_all(tasks.into_iter().map(|task| run(shared, task))).await?;
     let mut answer = pb::DriftResponse::default();
+    // An account's resources are compared in several tasks.
+    let mut counts: BTreeMap<String, GoneCount> = BTreeMap::new();
     for result in results {
+        for GoneCount { account, gone, of } in result.counts {
+            let none = GoneCount { account: account.clone(), gone: 0, of: 0 };
+            let count = counts.entry(account).or_insert(none);
+            (count.gone, count.of) = (count.gone + gone, count.of + of);
+        }
         answer.checked += u32::try_from(result.checked.len()).unwrap_or(u32::MAX);
         answer.calls += result.calls;
         answer.problems.extend(result.troubles.iter().map(|trouble| problem(trouble, None)));
@@ -201,6 +209,12 @@ pub async fn drift(shared: &Shared, caller: &Principal, request: pb::DriftReques
             differences: one.differences.iter().map(difference).collect(),
         }));
     }
+    let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+    answer.much_gone = counts
+        .into_values()
+        .filter(GoneCount::is_much)
+        .map(|much| pb::MuchGone { account: much.account, gone: number(much.gone), of: number(much.of) })
+        .collect();
     answer.drifted.sort_by(|a, b| key(&a.id).cmp(&key(&b.id)));
     Ok(answer)
 }
