@@ -2,6 +2,7 @@
 //! linked once.
 
 mod accounts;
+mod belongs;
 mod declared;
 mod examples;
 mod faults;

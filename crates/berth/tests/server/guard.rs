@@ -5,20 +5,20 @@ use berth_server::pb;
 use std::process::{Command, Output, Stdio};
 
 /// Somebody with a token of their own.
-struct Person {
+pub struct Person {
     token: String,
     url: String,
     folder: std::path::PathBuf,
 }
 
 impl Person {
-    async fn new(plane: &Plane, name: &str, role: &str) -> Self {
+    pub async fn new(plane: &Plane, name: &str, role: &str) -> Self {
         let request = pb::CreateTokenRequest { name: name.into(), role: role.into(), ..Default::default() };
         let made = plane.client(0).await.access().create_token(request).await.expect("a token").into_inner();
         Self { token: made.secret, url: plane.urls[0].clone(), folder: plane.folder.path().to_owned() }
     }
 
-    fn berth(&self, args: &[&str]) -> Said {
+    pub fn berth(&self, args: &[&str]) -> Said {
         let mut command = Command::new(env!("CARGO_BIN_EXE_berth"));
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("BERTH_")) {
             command.env_remove(name);
@@ -31,13 +31,13 @@ impl Person {
         Said { code: status.code().unwrap_or(-1), text, args: args.join(" ") }
     }
 
-    fn apply(&self, text: &str) -> Said {
+    pub fn apply(&self, text: &str) -> Said {
         std::fs::write(self.folder.join("given.yaml"), text).unwrap();
         self.berth(&["apply", "-f", "given.yaml", "--yes", "--allow-replace"])
     }
 }
 
-struct Said {
+pub struct Said {
     code: i32,
     text: String,
     args: String,
@@ -45,7 +45,7 @@ struct Said {
 
 impl Said {
     #[track_caller]
-    fn ends(self, code: i32, says: &[&str]) -> Self {
+    pub fn ends(self, code: i32, says: &[&str]) -> Self {
         assert_eq!(self.code, code, "berth {}\n{}", self.args, self.text);
         for part in says {
             assert!(self.text.contains(part), "berth {}: `{part}` is not in\n{}", self.args, self.text);

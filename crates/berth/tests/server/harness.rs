@@ -240,6 +240,16 @@ impl Plane {
     }
 
     pub fn add_worker(&mut self, name: &str, more: &[&str]) {
+        let urls = [self.sandbox.civo_url(), self.sandbox.digitalocean_url()];
+        self.add_worker_with(name, more, urls);
+    }
+
+    /// One whose own credentials are for other clouds.
+    pub fn add_worker_for(&mut self, name: &str, cloud: &Sandbox) {
+        self.add_worker_with(name, &[], [cloud.civo_url(), cloud.digitalocean_url()]);
+    }
+
+    fn add_worker_with(&mut self, name: &str, more: &[&str], [civo_url, digitalocean_url]: [String; 2]) {
         let mut args: Vec<String> = vec!["worker".into(), "-v".into(), "--name".into(), name.into()];
         // Each begins with another server.
         let count = self.urls.len();
@@ -250,9 +260,9 @@ impl Plane {
         args.extend(["--capacity".into(), self.capacity.to_string(), "--work-dir".into(), "work".into()]);
         args.extend(more.iter().map(|arg| (*arg).to_owned()));
         let env = vec![
-            ("CIVO_API_URL".into(), self.sandbox.civo_url()),
+            ("CIVO_API_URL".into(), civo_url),
             ("CIVO_TOKEN".into(), CLOUD_TOKEN.into()),
-            ("DIGITALOCEAN_API_URL".into(), self.sandbox.digitalocean_url()),
+            ("DIGITALOCEAN_API_URL".into(), digitalocean_url),
             ("DIGITALOCEAN_ACCESS_TOKEN".into(), CLOUD_TOKEN.into()),
         ];
         self.workers.push(Process::new(name, self.folder.path(), args, env));

@@ -117,7 +117,7 @@ async fn a_plan_changes_nothing_and_says_what_would_be() {
     let plane = Plane::start(Setup::default()).await;
     plane.account().await;
     let files = vec![pb::ManifestFile { name: "a.yaml".into(), text: pair(1, "web") }];
-    let request = pb::PlanRequest { files, delete: Vec::new() };
+    let request = pb::PlanRequest { files, ..Default::default() };
     let plan = plane.client(0).await.resources().plan(request).await.expect("a plan").into_inner();
     assert!(plan.problems.is_empty() && !plan.digest.is_empty(), "{plan:?}");
     assert_eq!(plan.bases.len(), 2);
