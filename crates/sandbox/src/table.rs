@@ -1,12 +1,15 @@
 //! One type of cloud object: found by id, listed by any key, gone when its time has come.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::clock::SimTime;
+
+/// How many ids of objects that disappeared are remembered.
+const MAX_DEPARTED: usize = 1000;
 
 /// What a cloud keeps in a `Table`.
 pub trait Object: Serialize + DeserializeOwned + Send + 'static {
@@ -38,6 +41,8 @@ pub struct Table<T> {
     index: HashMap<String, Vec<u64>>,
     all: Vec<u64>,
     leaving: BTreeSet<(SimTime, u64)>,
+    /// Ids of what disappeared when its time had come, the latest last.
+    departed: VecDeque<String>,
     changed: Vec<u64>,
     removed: Vec<u64>,
     next: u64,
@@ -54,6 +59,7 @@ impl<T> Default for Table<T> {
             index: HashMap::new(),
             all: Vec::new(),
             leaving: BTreeSet::new(),
+            departed: VecDeque::new(),
             changed: Vec::new(),
             removed: Vec::new(),
             next: 1,
@@ -75,6 +81,11 @@ impl<T: Object> Table<T> {
 
     pub fn get(&self, id: &str) -> Option<&T> {
         self.rows.get(self.ids.get(id)?)
+    }
+
+    /// Whether an object with this id was deleted and has disappeared lately.
+    pub fn departed(&self, id: &str) -> bool {
+        self.departed.iter().any(|gone| gone == id)
     }
 
     /// Changes one object in place; its keys and its hour of leaving are looked at again afterwards.
@@ -245,7 +256,12 @@ impl<T: Object> AnyTable for Table<T> {
                 break;
             }
             self.leaving.pop_first();
-            self.take(seq);
+            if let Some(object) = self.take(seq) {
+                if self.departed.len() == MAX_DEPARTED {
+                    self.departed.pop_front();
+                }
+                self.departed.push_back(object.id().to_owned());
+            }
         }
     }
 

@@ -51,22 +51,6 @@ pub fn accounts(state: &State) -> Reply {
     Reply::json(200, &paged(vec![account]))
 }
 
-pub fn disk_images() -> Reply {
-    let image = |id: &str, name: &str, version: &str, distribution: &str| {
-        json!({"id": id, "name": name, "version": version, "state": "available", "distribution": distribution,
-               "description": "", "label": "", "initial_user": "civo"})
-    };
-    Reply::json(
-        200,
-        &json!([
-            image("a4204155-a876-43fa-b4d6-ea2af8774560", "debian-12", "12", "debian"),
-            image("25fbbd96-d5ec-4d08-9c75-a5e154dabf5b", "ubuntu-jammy", "22.04", "ubuntu"),
-            image("d927ad2f-5073-4ed6-b2eb-b8e61aef29a8", "ubuntu-noble", "24.04", "ubuntu"),
-            image("eda67ea0-4282-4945-9b7a-d3c6cdde7e1e", "rocky-9", "9", "rocky"),
-        ]),
-    )
-}
-
 pub fn none() -> Reply {
     Reply::json(200, &json!([]))
 }

@@ -55,7 +55,13 @@ const fn gpu(name: &'static str, nice_name: &'static str, shape: [u32; 4], gpu_t
     Size { name, nice_name, cpu_cores: shape[0], ram_mb: shape[1], disk_gb: shape[2], gpu_count: shape[3], gpu_type }
 }
 
-pub const SIZES: [Size; 28] = [
+pub const SIZES: [Size; 34] = [
+    size("g3.xsmall", "xSmall", 1, 1024, 25),
+    size("g3.small", "Small", 1, 2048, 25),
+    size("g3.medium", "Medium", 2, 4096, 50),
+    size("g3.large", "Large", 4, 8192, 100),
+    size("g3.xlarge", "xLarge", 6, 16384, 150),
+    size("g3.2xlarge", "2xLarge", 8, 32768, 200),
     size("g4s.xsmall", "xSmall - Standard", 1, 1024, 25),
     size("g4s.small", "Small - Standard", 1, 2048, 25),
     size("g4s.medium", "Medium - Standard", 2, 4096, 50),
@@ -184,8 +190,10 @@ const fn app(name: &'static str, title: &'static str, version: &'static str, cat
 }
 
 const SIZED: &[&str] = &["5GB", "10GB", "20GB"];
+const LARGE: &[&str] = &["10GB", "20GB", "50GB"];
+const USERS: &[&str] = &["Up to 25 users", "Up to 100 users", "Up to 500 users"];
 
-pub const APPLICATIONS: [Application; 24] = [
+pub const APPLICATIONS: [Application; 30] = [
     Application { default: true, ..app("Traefik-v2-nodeport", "Traefik v2 (NodePort)", "2.9.4", "architecture") },
     Application { default: true, ..app("metrics-server", "Metrics Server", "(default)", "architecture") },
     app("Traefik-v2-loadbalancer", "Traefik v2 (LoadBalancer)", "2.9.4", "architecture"),
@@ -199,7 +207,7 @@ pub const APPLICATIONS: [Application; 24] = [
     app("Loki", "Loki", "2.9.8", "monitoring"),
     app("Linkerd", "Linkerd", "2.14.10", "architecture"),
     app("Longhorn", "Longhorn", "1.6.2", "storage"),
-    app("Jenkins", "Jenkins", "2.452.2", "ci_cd"),
+    Application { plans: SIZED, ..app("Jenkins", "Jenkins", "2.452.2", "ci_cd") },
     app("KubeVirt", "KubeVirt", "v1.2.1", "architecture"),
     app("Vault", "HashiCorp Vault", "1.17.2", "security"),
     app("sealed-secrets", "Sealed Secrets", "v0.27.0", "security"),
@@ -208,6 +216,12 @@ pub const APPLICATIONS: [Application; 24] = [
     Application { plans: SIZED, ..app("PostgreSQL", "PostgreSQL", "16", "database") },
     Application { plans: SIZED, ..app("Redis", "Redis", "7.2", "database") },
     Application { plans: SIZED, ..app("MongoDB", "MongoDB", "7.0", "database") },
+    Application { plans: SIZED, ..app("MinIO", "MinIO", "2024-07-04", "storage") },
+    Application { plans: LARGE, ..app("Elasticsearch", "Elasticsearch", "8.14.1", "database") },
+    Application { plans: LARGE, ..app("InfluxDB", "InfluxDB", "2.7.6", "database") },
+    Application { plans: SIZED, ..app("RabbitMQ", "RabbitMQ", "3.13.3", "architecture") },
+    Application { plans: LARGE, ..app("GitLab", "GitLab", "17.1.1", "ci_cd") },
+    Application { plans: USERS, ..app("Keycloak", "Keycloak", "25.0.1", "security") },
     Application { dependencies: &["Helm"], ..app("Keptn", "Keptn", "0.19.0", "ci_cd") },
     app("nvidia-device-plugin", "NVIDIA device plugin", "v0.16.1", "ai"),
 ];
@@ -225,9 +239,48 @@ fn bare(text: &str) -> String {
     text.chars().filter(|c| !c.is_whitespace()).flat_map(char::to_lowercase).collect()
 }
 
+/// What a plan sets: the size of the volume, or the number of users that it is made for.
+fn settings(plan: &str) -> Value {
+    let number: String = plan.chars().filter(char::is_ascii_digit).collect();
+    match plan.strip_suffix("GB") {
+        Some(_) => json!({"VOLUME_SIZE": {"value": format!("{number}Gi")}}),
+        None => json!({"MAX_USERS": {"value": number}}),
+    }
+}
+
+/// Name, version, distribution, and the user that an instance starts with.
+const IMAGES: [(&str, &str, &str, &str, &str); 8] = [
+    ("a4204155-a876-43fa-b4d6-ea2af8774560", "debian-12", "12", "debian", "admin"),
+    ("d1e10a3e-6f7b-4a38-9d4c-2a7f9c1b5e11", "debian-11", "11", "debian", "admin"),
+    ("b82168fe-66f6-4b38-a3b8-5283542d5475", "debian-10", "10", "debian", "admin"),
+    ("d927ad2f-5073-4ed6-b2eb-b8e61aef29a8", "ubuntu-noble", "24.04", "ubuntu", "civo"),
+    ("25fbbd96-d5ec-4d08-9c75-a5e154dabf5b", "ubuntu-jammy", "22.04", "ubuntu", "civo"),
+    ("9b661c46-ac4f-46e1-9f3d-aaacde9b4fec", "ubuntu-focal", "20.04", "ubuntu", "civo"),
+    ("eda67ea0-4282-4945-9b7a-d3c6cdde7e1e", "rocky-9", "9", "rocky", "civo"),
+    ("170db96d-0458-44b9-8cf6-e5f1b2ee2be4", "almalinux-9", "9", "almalinux", "civo"),
+];
+
+pub fn disk_images() -> Value {
+    let rows = IMAGES.iter().map(|(id, name, version, distribution, user)| {
+        json!({"id": id, "name": name, "version": version, "state": "available", "distribution": distribution,
+               "os": "linux", "description": format!("{distribution} {version}"), "label": name, "initial_user": user,
+               "disk_image_size_bytes": 2_361_393_152u64, "created_at": "2024-01-01T00:00:00Z",
+               "distribution_default": matches!(*name, "debian-12" | "ubuntu-noble" | "rocky-9" | "almalinux-9")})
+    });
+    rows.collect()
+}
+
+pub fn volume_types() -> Value {
+    json!([
+        {"name": "standard", "description": "Standard volumes", "enabled": true, "labels": ["standard"], "default": true},
+        {"name": "ms-xfs-2-replicas", "description": "Encrypted volumes with two replicas", "enabled": true,
+         "labels": ["encrypted", "replicated"], "default": false},
+    ])
+}
+
 pub fn applications() -> Value {
     let rows = APPLICATIONS.iter().map(|a| {
-        let plans: Vec<_> = a.plans.iter().map(|p| json!({"label": p, "configuration": {}})).collect();
+        let plans: Vec<_> = a.plans.iter().map(|p| json!({"label": p, "configuration": settings(p)})).collect();
         json!({"name": a.name, "title": a.title, "version": a.version, "default": a.default,
                "dependencies": a.dependencies, "maintainer": "@civocloud", "description": a.description,
                "post_install": "", "url": "https://www.civo.com/marketplace", "category": a.category, "plans": plans})

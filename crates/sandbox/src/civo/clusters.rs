@@ -94,10 +94,10 @@ pub fn create(
         Some(id) => network::find(state, region, &id)?.id.clone(),
         None => state.civo.default_network(region)?.id.clone(),
     };
-    let firewall_id = given(input.instance_firewall).or(given(input.firewall_id));
-    if let Some(id) = &firewall_id {
-        check_firewall(state, region, id, &network_id)?;
-    }
+    let firewall_id = match given(input.instance_firewall).or(given(input.firewall_id)) {
+        Some(firewall) => Some(firewall_in(state, region, &firewall, &network_id)?),
+        None => None,
+    };
     let pools = match input.pools.filter(|pools| !pools.is_empty()) {
         Some(pools) => pools,
         None => vec![PoolIn::plain(
@@ -176,8 +176,7 @@ pub fn update(
         }
     }
     if let Some(firewall) = given(input.firewall_id).or(given(input.instance_firewall)) {
-        check_firewall(state, region, &firewall, &cluster.network_id)?;
-        cluster.firewall_id = firewall;
+        cluster.firewall_id = firewall_in(state, region, &firewall, &cluster.network_id)?;
     }
     if let Some(version) = given(input.kubernetes_version).filter(|version| *version != cluster.version) {
         check_version(&version, &cluster.cluster_type)?;
@@ -302,11 +301,13 @@ fn check_version(version: &str, cluster_type: &str) -> Result<(), Failure> {
     fail(400, "database_kubernetes_cluster_invalid_version", reason)
 }
 
-fn check_firewall(state: &State, region: &str, id: &str, network_id: &str) -> Result<(), Failure> {
-    if firewall::find(state, region, id)?.network_id != network_id {
+/// The id of a firewall, given by id or name, that is in a cluster's network.
+fn firewall_in(state: &State, region: &str, given: &str, network_id: &str) -> Result<String, Failure> {
+    let firewall = firewall::find(state, region, given)?;
+    if firewall.network_id != network_id {
         return fail(400, "database_firewall_mismatch", "The firewall is not part of the cluster's network");
     }
-    Ok(())
+    Ok(firewall.id.clone())
 }
 
 /// `Name`, `Name:Plan` and `-Name`, separated by commas. A new cluster gets the default applications too,

@@ -13,6 +13,8 @@ use crate::world::{State, new_id};
 
 const MAX_NAME_CHARS: usize = 63;
 const MAX_RULES: usize = 500;
+/// Key of the firewalls that an account starts with.
+const DEFAULTS: &str = "default";
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Firewall {
@@ -24,6 +26,35 @@ pub struct Firewall {
     pub created_at: SimTime,
     /// Made by Civo for a cluster that named no firewall; it goes with its network.
     pub auto: bool,
+    /// Made with the default network of its region.
+    #[serde(default)]
+    pub default: bool,
+}
+
+impl Firewall {
+    /// Whether it goes with its network: what Civo made by itself, and what clients make with every network.
+    pub fn belongs_to(&self, label: &str) -> bool {
+        self.auto || self.name == default_name(label)
+    }
+}
+
+/// What Civo's console, its CLI and its Terraform provider call the firewall that they make with a network.
+fn default_name(label: &str) -> String {
+    format!("{label}-default")
+}
+
+pub fn of_default_network(region: &str, network_id: &str, now: SimTime) -> Firewall {
+    let id = new_id();
+    Firewall {
+        name: default_name("default"),
+        region: region.to_owned(),
+        network_id: network_id.to_owned(),
+        rules: open_rules(&id),
+        id,
+        created_at: now,
+        auto: false,
+        default: true,
+    }
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -49,7 +80,15 @@ impl Object for Firewall {
 
     fn keys(&self) -> Vec<String> {
         let region = &self.region;
-        vec![format!("region:{region}"), format!("name:{region}/{}", self.name), format!("network:{}", self.network_id)]
+        let mut keys = vec![
+            format!("region:{region}"),
+            format!("name:{region}/{}", self.name),
+            format!("network:{}", self.network_id),
+        ];
+        if self.default {
+            keys.push(DEFAULTS.into());
+        }
+        keys
     }
 
     fn gone_at(&self) -> Option<SimTime> {
@@ -59,7 +98,7 @@ impl Object for Firewall {
     fn ledger(&self, _now: SimTime) -> Value {
         let rules: Vec<_> = self.rules.iter().map(Rule::brief).collect();
         json!({"name": self.name, "region": self.region, "network_id": self.network_id, "rules": rules,
-               "auto": self.auto, "created_at": self.created_at.rfc3339()})
+               "auto": self.auto, "default": self.default, "created_at": self.created_at.rfc3339()})
     }
 }
 
@@ -109,8 +148,10 @@ pub fn get(state: &State, region: &str, id: &str) -> Result<Reply, Failure> {
     Ok(Reply::json(200, &show(state, find(state, region, id)?)))
 }
 
+/// By id or by name: Civo's own client sends what its user typed.
 pub fn find<'a>(state: &'a State, region: &str, id: &str) -> Result<&'a Firewall, Failure> {
-    match state.civo.firewalls.get(id).filter(|firewall| firewall.region == region) {
+    let by_id = state.civo.firewalls.get(id).filter(|firewall| firewall.region == region);
+    match by_id.or_else(|| state.civo.firewalls.first(&format!("name:{region}/{id}"))) {
         Some(firewall) => Ok(firewall),
         None => fail(404, "database_firewall_not_found", "Failed to find the firewall within the internal database"),
     }
@@ -143,13 +184,15 @@ pub fn create(state: &mut State, region: &str, input: FirewallIn) -> Result<Repl
             rules,
             created_at: state.now,
             auto: false,
+            default: false,
         },
     )?;
     Ok(Reply::json(200, &json!({"id": id, "name": name, "result": "success"})))
 }
 
 fn insert(state: &mut State, firewall: Firewall) -> Result<(), Failure> {
-    if state.civo.firewalls.len() as u64 >= state.quota.firewalls {
+    let own = state.civo.firewalls.len() - state.civo.firewalls.count(DEFAULTS);
+    if own as u64 >= state.quota.firewalls {
         return Err(Refusal::Quota.into());
     }
     state.civo.firewalls.insert(firewall);
@@ -177,7 +220,8 @@ pub fn auto(state: &mut State, region: &str, network_id: &str) -> Result<String,
     let id = new_id();
     let (name, rules) = (format!("default-{label}-{}", state.dice.suffix(5)), open_rules(&id));
     let (region_name, network_id, created_at) = (region.to_owned(), network_id.to_owned(), state.now);
-    let firewall = Firewall { id: id.clone(), name, region: region_name, network_id, rules, created_at, auto: true };
+    let (auto, default) = (true, false);
+    let firewall = Firewall { id: id.clone(), name, region: region_name, network_id, rules, created_at, auto, default };
     insert(state, firewall)?;
     Ok(id)
 }
@@ -205,22 +249,25 @@ pub fn for_cluster(
     }
     let name = format!("{cluster}-firewall-{}", state.dice.suffix(5));
     let (region_name, network_id, created_at) = (region.to_owned(), network_id.to_owned(), state.now);
-    let firewall = Firewall { id: id.clone(), name, region: region_name, network_id, rules, created_at, auto: false };
+    let (auto, default) = (false, false);
+    let firewall = Firewall { id: id.clone(), name, region: region_name, network_id, rules, created_at, auto, default };
     insert(state, firewall)?;
     Ok(id)
 }
 
 pub fn update(state: &mut State, region: &str, id: &str, input: FirewallIn) -> Result<Reply, Failure> {
     let name = check_name(input.name)?;
-    if find(state, region, id)?.name != name {
+    let old = find(state, region, id)?;
+    let id = old.id.clone();
+    if old.name != name {
         refuse_taken(state, region, &name)?;
     }
-    state.civo.firewalls.update(id, |firewall| firewall.name = name.clone());
+    state.civo.firewalls.update(&id, |firewall| firewall.name = name.clone());
     Ok(Reply::json(200, &json!({"id": id, "name": name, "result": "success"})))
 }
 
 pub fn delete(state: &mut State, region: &str, id: &str) -> Result<Reply, Failure> {
-    find(state, region, id)?;
+    let id = find(state, region, id)?.id.clone();
     let (clusters, leaving) = state.civo.cluster_users(&format!("firewall:{id}"));
     if clusters > 0 {
         let reason = format!("The firewall is in use by {clusters} Kubernetes cluster(s)");
@@ -230,7 +277,7 @@ pub fn delete(state: &mut State, region: &str, id: &str) -> Result<Reply, Failur
         // Civo's own clients ask again until the clusters are gone.
         return Ok(Reply::json(200, &json!({"id": id, "result": "failed"})));
     }
-    state.civo.firewalls.remove(id);
+    state.civo.firewalls.remove(&id);
     Ok(Reply::json(200, &json!({"id": id, "result": "success"})))
 }
 
@@ -246,20 +293,24 @@ pub fn get_rule(state: &State, region: &str, id: &str, rule: &str) -> Result<Rep
 }
 
 pub fn create_rule(state: &mut State, region: &str, id: &str, input: RuleIn) -> Result<Reply, Failure> {
-    if find(state, region, id)?.rules.len() >= MAX_RULES {
+    let firewall = find(state, region, id)?;
+    if firewall.rules.len() >= MAX_RULES {
         return fail(400, "database_firewall_rules_invalid_params", format!("more than {MAX_RULES} rules"));
     }
-    let rule = input.check(id)?;
+    let id = firewall.id.clone();
+    let rule = input.check(&id)?;
     let reply = Reply::json(200, &rule);
-    state.civo.firewalls.update(id, |firewall| firewall.rules.push(rule));
+    state.civo.firewalls.update(&id, |firewall| firewall.rules.push(rule));
     Ok(reply)
 }
 
 pub fn delete_rule(state: &mut State, region: &str, id: &str, rule: &str) -> Result<Reply, Failure> {
-    if !find(state, region, id)?.rules.iter().any(|r| r.id == rule) {
+    let firewall = find(state, region, id)?;
+    if !firewall.rules.iter().any(|r| r.id == rule) {
         return no_rule();
     }
-    state.civo.firewalls.update(id, |firewall| firewall.rules.retain(|r| r.id != rule));
+    let id = firewall.id.clone();
+    state.civo.firewalls.update(&id, |firewall| firewall.rules.retain(|r| r.id != rule));
     Ok(Reply::json(200, &json!({"id": rule, "result": "success"})))
 }
 

@@ -103,6 +103,15 @@ impl Civo {
             Some(&"networks") => self.networks(call, &path[1..]),
             Some(&"firewalls") => self.firewalls(call, &path[1..]),
             Some(&"kubernetes") if path.get(1) == Some(&"clusters") => self.clusters(call, &path[2..]),
+            Some(&"disk_images") if call.method == Method::GET && path.len() == 2 => {
+                let images = catalog::disk_images();
+                let found =
+                    images.as_array().and_then(|all| all.iter().find(|i| i["id"] == path[1] || i["name"] == path[1]));
+                match found {
+                    Some(image) => Ok(Reply::json(200, image)),
+                    None => fail(404, "database_disk_image_not_found", "Failed to find the disk image"),
+                }
+            }
             Some(&"instances") if call.method == Method::GET && path.len() == 2 => {
                 fail(404, "database_instance_not_found", "Failed to find the instance within the internal database")
             }
@@ -121,7 +130,8 @@ impl Civo {
             ["accounts"] => self.world.with(|state| account::accounts(state)),
             ["organisation"] => self.world.with(|state| account::organisation(state)),
             ["ping"] => Reply::json(200, &json!({"result": "success"})),
-            ["disk_images"] => account::disk_images(),
+            ["disk_images"] => Reply::json(200, &catalog::disk_images()),
+            ["volumetypes"] => Reply::json(200, &catalog::volume_types()),
             ["volumes" | "loadbalancers" | "sshkeys" | "dns" | "charges" | "templates" | "snapshots" | "teams"] => {
                 account::none()
             }
@@ -138,6 +148,15 @@ impl Civo {
             ("GET", [id]) => self.world.with(|state| network::get(state, region, id)),
             ("GET", [id, "subnets"]) => {
                 self.world.with(|state| network::find(state, region, id).map(|_| account::none()))
+            }
+            (method, [id, "subnets", ..]) => {
+                self.world.with(|state| network::find(state, region, id).map(|_| ()))?;
+                match method {
+                    "POST" => fail(403, "subnet_create_unavailable", "The sandbox does not simulate subnets"),
+                    _ => {
+                        fail(404, "database_subnet_not_found", "Failed to find the subnet within the internal database")
+                    }
+                }
             }
             ("POST", []) => {
                 let input = call.json()?;

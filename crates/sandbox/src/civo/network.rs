@@ -3,10 +3,10 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::Store;
 use super::catalog::REGIONS;
 use super::failure::{Failure, fail};
 use super::field::valid_cidr;
+use super::{Store, firewall};
 use crate::clock::SimTime;
 use crate::http::{Refusal, Reply};
 use crate::table::Object;
@@ -76,11 +76,13 @@ pub struct NetworkIn {
     ipv6_enabled: Option<bool>,
 }
 
-/// Every region starts with its default network, as a new Civo account does.
+/// Every region starts with its default network and that network's firewall, as a new Civo account does.
 pub fn seed(store: &mut Store, now: SimTime) {
     for region in &REGIONS {
+        let id = new_id();
+        store.firewalls.insert(firewall::of_default_network(region.code, &id, now));
         store.networks.insert(Network {
-            id: new_id(),
+            id,
             name: format!("default-{}", region.code.to_lowercase()),
             label: "default".into(),
             region: region.code.into(),
@@ -107,8 +109,13 @@ pub fn get(state: &State, region: &str, id: &str) -> Result<Reply, Failure> {
     Ok(Reply::json(200, &find(state, region, id)?.show(state.now)))
 }
 
+/// By id, or by label or name: Civo's own client puts what its user typed into the path.
 pub fn find<'a>(state: &'a State, region: &str, id: &str) -> Result<&'a Network, Failure> {
-    match state.civo.networks.get(id).filter(|network| network.region == region) {
+    let networks = &state.civo.networks;
+    let by_id = networks.get(id).filter(|network| network.region == region);
+    let by_label = || networks.first(&format!("name:{region}/{id}"));
+    let by_name = || networks.find(&format!("region:{region}")).find(|network| network.name == id);
+    match by_id.or_else(by_label).or_else(by_name) {
         Some(network) => Ok(network),
         None => fail(404, "database_network_not_found", "Failed to find the network within the internal database"),
     }
@@ -161,8 +168,13 @@ fn free_cidr(state: &State, region: &str) -> String {
 }
 
 pub fn update(state: &mut State, region: &str, id: &str, input: NetworkIn) -> Result<Reply, Failure> {
-    let label = check_label(input.label)?;
-    let old = find(state, region, id)?.label.clone();
+    let network = find(state, region, id)?;
+    let (id, old) = (network.id.clone(), network.label.clone());
+    // An empty label leaves it as it is: so clients change the nameservers alone.
+    let label = match input.label.filter(|label| !label.is_empty()) {
+        Some(label) => check_label(Some(label))?,
+        None => old.clone(),
+    };
     if old != label && state.civo.networks.count(&format!("name:{region}/{label}")) > 0 {
         return fail(
             409,
@@ -170,7 +182,7 @@ pub fn update(state: &mut State, region: &str, id: &str, input: NetworkIn) -> Re
             format!("A network with the label {label} already exists"),
         );
     }
-    state.civo.networks.update(id, |network| {
+    state.civo.networks.update(&id, |network| {
         network.label = label.clone();
         if let Some(list) = input.nameservers_v4.filter(|list| !list.is_empty()) {
             network.nameservers_v4 = list;
@@ -180,7 +192,13 @@ pub fn update(state: &mut State, region: &str, id: &str, input: NetworkIn) -> Re
 }
 
 pub fn delete(state: &mut State, region: &str, id: &str) -> Result<Reply, Failure> {
+    // Civo's Terraform provider sends DELETE again at each look, also once the network is gone.
+    if state.civo.networks.departed(id) {
+        return Ok(Reply::json(200, &json!({"id": id, "result": "success"})));
+    }
     let network = find(state, region, id)?;
+    let (id, label) = (network.id.clone(), network.label.clone());
+    let id = id.as_str();
     if network.default {
         return fail(403, "network_delete_default", "The default network cannot be deleted");
     }
@@ -193,7 +211,7 @@ pub fn delete(state: &mut State, region: &str, id: &str) -> Result<Reply, Failur
         let reason = format!("The network is in use by {clusters} Kubernetes cluster(s)");
         return fail(409, "database_network_delete_with_instance", reason);
     }
-    let firewalls = state.civo.firewalls.find(&key).filter(|firewall| !firewall.auto).count();
+    let firewalls = state.civo.firewalls.find(&key).filter(|firewall| !firewall.belongs_to(&label)).count();
     if firewalls > 0 {
         return fail(
             409,

@@ -23,6 +23,10 @@ pub const REGIONS: &[(&str, &str, &str)] = &[
 type Size = (&'static str, u32, u32, u32, f64, f64, &'static str);
 
 pub const SIZES: &[Size] = &[
+    ("s-1vcpu-512mb-10gb", 1, 512, 10, 0.5, 4.0, "Basic"),
+    ("s-1vcpu-1gb", 1, 1024, 25, 1.0, 6.0, "Basic"),
+    ("s-1vcpu-1gb-amd", 1, 1024, 25, 1.0, 7.0, "Basic AMD"),
+    ("s-1vcpu-1gb-intel", 1, 1024, 25, 1.0, 7.0, "Basic Intel"),
     ("s-1vcpu-2gb", 1, 2048, 50, 2.0, 12.0, "Basic"),
     ("s-2vcpu-2gb", 2, 2048, 60, 3.0, 18.0, "Basic"),
     ("s-1vcpu-3gb", 1, 3072, 60, 3.0, 18.0, "Basic"),
@@ -57,14 +61,25 @@ pub const VERSIONS: &[&str] = &[
     "1.32.2-do.1",
     "1.31.9-do.3",
     "1.31.9-do.0",
+    "1.30.10-do.0",
+    "1.29.14-do.0",
+    "1.29.9-do.4",
 ];
 
 pub fn has_region(slug: &str) -> bool {
     REGIONS.iter().any(|(known, _, _)| *known == slug)
 }
 
-pub fn has_size(slug: &str) -> bool {
-    SIZES.iter().any(|size| size.0 == slug)
+/// Memory of the smallest Droplets that can be nodes.
+const MIN_NODE_MIB: u32 = 2048;
+
+/// Sizes that can be nodes; smaller ones are for Droplets alone.
+fn node_sizes() -> impl Iterator<Item = &'static Size> {
+    SIZES.iter().filter(|size| size.2 >= MIN_NODE_MIB)
+}
+
+pub fn has_node_size(slug: &str) -> bool {
+    node_sizes().any(|size| size.0 == slug)
 }
 
 /// A slug as it is offered; `latest` and a minor version mean the newest that fits.
@@ -106,17 +121,28 @@ pub fn version_list(slugs: &[&str]) -> Value {
 
 pub fn options() -> Value {
     let regions: Vec<Value> = REGIONS.iter().map(|(slug, name, _)| json!({"name": name, "slug": slug})).collect();
-    let sizes: Vec<Value> = SIZES.iter().map(|size| json!({"name": size.0, "slug": size.0})).collect();
+    let sizes: Vec<Value> = node_sizes().map(|size| json!({"name": size.0, "slug": size.0})).collect();
     json!({"options": {"regions": regions, "versions": version_list(VERSIONS), "sizes": sizes}})
 }
+
+const FEATURES: [&str; 9] = [
+    "backups",
+    "ipv6",
+    "metadata",
+    "install_agent",
+    "storage",
+    "image_transfer",
+    "private_networking",
+    "server_id",
+    "management_networking",
+];
 
 pub fn regions() -> Vec<Value> {
     let sizes: Vec<&str> = SIZES.iter().map(|size| size.0).collect();
     REGIONS
         .iter()
         .map(|(slug, name, _)| {
-            let features = ["backups", "ipv6", "metadata", "install_agent", "storage", "image_transfer"];
-            json!({"name": name, "slug": slug, "features": features, "available": true, "sizes": sizes})
+            json!({"name": name, "slug": slug, "features": FEATURES, "available": true, "sizes": sizes})
         })
         .collect()
 }

@@ -76,6 +76,8 @@ pub struct Cluster {
     pub maintenance: Maintenance,
     pub firewall: Option<Firewall>,
     pub kept: Map<String, Value>,
+    #[serde(default)]
+    pub isolated_workers: bool,
     pub created: SimTime,
     pub updated: SimTime,
     pub api_up: SimTime,
@@ -140,6 +142,8 @@ struct Create {
     vpc_uuid: Option<String>,
     cluster_subnet: Option<String>,
     service_subnet: Option<String>,
+    /// Only at the start.
+    isolated_workers: Option<bool>,
     #[serde(flatten)]
     settings: Settings,
 }
@@ -202,6 +206,8 @@ impl Settings {
         for name in KEPT {
             match self.rest.get(name) {
                 Some(Value::Null) | None => {}
+                // A block of nulls is how DigitalOcean's clients send one that is not configured.
+                Some(Value::Object(block)) if block.values().all(Value::is_null) => drop(cluster.kept.remove(name)),
                 Some(value @ Value::Object(_)) => drop(cluster.kept.insert(name.into(), value.clone())),
                 Some(_) => return Err(refusal::invalid_spec(format!("{name} must be an object"))),
             }
@@ -295,6 +301,7 @@ pub fn create(state: &mut State, kube: &KubeServer, call: &Call) -> Answer<Reply
         maintenance: Maintenance { start_time: "00:00".into(), day: "any".into() },
         firewall: None,
         kept: Map::new(),
+        isolated_workers: body.isolated_workers.unwrap_or_default(),
         created: now,
         updated: now,
         api_up: at(up),
@@ -463,6 +470,7 @@ pub fn shown(store: &Store, kube: &KubeServer, cluster: &Cluster, now: SimTime) 
         },
         "auto_upgrade": cluster.auto_upgrade, "surge_upgrade": cluster.surge_upgrade, "ha": cluster.ha,
         "registry_enabled": cluster.registry_enabled, "control_plane_firewall": cluster.firewall, "status": status,
+        "isolated_workers": cluster.isolated_workers,
         "created_at": cluster.created.rfc3339(), "updated_at": cluster.updated.rfc3339(),
     });
     for name in KEPT {

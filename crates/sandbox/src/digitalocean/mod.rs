@@ -5,9 +5,12 @@ mod cluster;
 mod page;
 mod pool;
 mod rate;
+mod reads;
 mod refusal;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_of_clients;
 mod vpc;
 
 use std::sync::Arc;
@@ -140,7 +143,7 @@ fn route(state: &mut State, kube: &KubeServer, call: &Call) -> Answer<Reply> {
         ["vpcs", id] if method == DELETE => vpc::delete(state, id),
         ["vpcs", id, "members"] if method == GET => vpc::members(state, call, id),
         ["kubernetes", rest @ ..] => kubernetes(state, kube, call, rest),
-        _ => Err(refusal::not_found()),
+        _ => reads::route(state, call, path).unwrap_or_else(|| Err(refusal::not_found())),
     }
 }
 

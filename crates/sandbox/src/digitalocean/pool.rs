@@ -135,7 +135,7 @@ pub fn create(state: &mut State, call: &Call, cluster: &str) -> Answer<Reply> {
 pub fn plan(store: &Store, cluster: &str, wanted: &Wanted, at: usize) -> Answer<Pool> {
     let field = |name: &str| format!("worker_node_pool_specs[{at}].{name}");
     let size = wanted.size.clone().unwrap_or_default();
-    if !catalog::has_size(&size) {
+    if !catalog::has_node_size(&size) {
         return Err(refusal::invalid_spec(format!("{}: invalid droplet size \"{size}\"", field("size"))));
     }
     let mut pool = Pool {

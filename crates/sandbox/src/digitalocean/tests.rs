@@ -5,22 +5,22 @@ use serde_json::{Value, json};
 
 use crate::{Config, Quota, Sandbox, Speed};
 
-struct Cloud {
+pub(super) struct Cloud {
     sandbox: Sandbox,
     client: reqwest::Client,
 }
 
 impl Cloud {
-    async fn start(config: Config) -> Cloud {
+    pub(super) async fn start(config: Config) -> Cloud {
         let sandbox = Sandbox::start(config).await.unwrap();
         Cloud { sandbox, client: reqwest::Client::new() }
     }
 
-    async fn instant() -> Cloud {
+    pub(super) async fn instant() -> Cloud {
         Cloud::start(Config { speed: Speed::Instant, ..Config::default() }).await
     }
 
-    async fn raw(&self, method: Method, path: &str, body: Option<Value>) -> reqwest::Response {
+    pub(super) async fn raw(&self, method: Method, path: &str, body: Option<Value>) -> reqwest::Response {
         let mut request =
             self.client.request(method, format!("{}{path}", self.sandbox.digitalocean_url())).bearer_auth("any");
         if let Some(body) = body {
@@ -29,39 +29,39 @@ impl Cloud {
         request.send().await.unwrap()
     }
 
-    async fn call(&self, method: Method, path: &str, body: Option<Value>) -> (u16, Value) {
+    pub(super) async fn call(&self, method: Method, path: &str, body: Option<Value>) -> (u16, Value) {
         let response = self.raw(method, path, body).await;
         let status = response.status().as_u16();
         let text = response.text().await.unwrap();
         (status, if text.is_empty() { Value::Null } else { serde_json::from_str(&text).unwrap() })
     }
 
-    async fn get(&self, path: &str) -> Value {
+    pub(super) async fn get(&self, path: &str) -> Value {
         let (status, body) = self.call(Method::GET, path, None).await;
         assert_eq!(status, 200, "{path}: {body}");
         body
     }
 
-    async fn post(&self, path: &str, body: Value) -> (u16, Value) {
+    pub(super) async fn post(&self, path: &str, body: Value) -> (u16, Value) {
         self.call(Method::POST, path, Some(body)).await
     }
 
-    async fn put(&self, path: &str, body: Value) -> (u16, Value) {
+    pub(super) async fn put(&self, path: &str, body: Value) -> (u16, Value) {
         self.call(Method::PUT, path, Some(body)).await
     }
 
-    async fn delete(&self, path: &str) -> (u16, Value) {
+    pub(super) async fn delete(&self, path: &str) -> (u16, Value) {
         self.call(Method::DELETE, path, None).await
     }
 
-    async fn cluster(&self, name: &str) -> Value {
+    pub(super) async fn cluster(&self, name: &str) -> Value {
         let (status, body) = self.post("/v2/kubernetes/clusters", cluster(name)).await;
         assert_eq!(status, 201, "{body}");
         body["kubernetes_cluster"].clone()
     }
 
     /// Sends what must be refused, and gives the message.
-    async fn refused(&self, method: Method, path: &str, body: Value, status: u16) -> String {
+    pub(super) async fn refused(&self, method: Method, path: &str, body: Value, status: u16) -> String {
         let (seen, answer) = self.call(method, path, Some(body.clone())).await;
         assert_eq!(seen, status, "{path} {body}: {answer}");
         assert!(answer["id"].is_string() && answer["request_id"].is_string(), "{answer}");

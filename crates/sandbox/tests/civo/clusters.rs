@@ -240,3 +240,39 @@ async fn the_catalogue_is_there() {
         assert_eq!(cloud.get(path).await.0, 200, "{path}");
     }
 }
+
+#[tokio::test]
+async fn what_the_documents_of_the_provider_look_up_is_there() {
+    let cloud = cloud().await;
+    let (_, regions) = cloud.get("/v2/regions").await;
+    for region in regions.as_array().expect("regions") {
+        assert_eq!((&region["features"]["kubernetes"], &region["features"]["volume"]), (&json!(true), &json!(true)));
+    }
+    let named = |list: &serde_json::Value, name: &str| {
+        list.as_array().and_then(|all| all.iter().find(|one| one["name"] == name).cloned()).expect("one of that name")
+    };
+    let (_, sizes) = cloud.get("/v2/sizes").await;
+    assert_eq!(named(&sizes, "g3.small")["type"], "Instance");
+    let instance = cloud.post(CLUSTERS, json!({"name": "x", "target_nodes_size": "g3.small"})).await;
+    assert_eq!(instance.0, 400, "sizes of instances carry no nodes");
+
+    let (_, images) = cloud.get("/v2/disk_images").await;
+    let focal = named(&images, "ubuntu-focal");
+    let (status, one) = cloud.get(&format!("/v2/disk_images/{}", text(&focal["id"]))).await;
+    assert_eq!((status, &one), (200, &focal));
+    refused(&cloud.get("/v2/disk_images/nope").await, 404, "database_disk_image_not_found");
+
+    let (_, applications) = cloud.get("/v2/kubernetes/applications").await;
+    let plans = &named(&applications, "PostgreSQL")["plans"];
+    assert_eq!(plans[0], json!({"label": "5GB", "configuration": {"VOLUME_SIZE": {"value": "5Gi"}}}));
+
+    let (_, types) = cloud.get("/v2/volumetypes").await;
+    assert_eq!(types[0]["enabled"], true);
+    let network = cloud.network("shop").await;
+    for family in ["/v2", "/v2/vpc"] {
+        let subnets = format!("{family}/networks/{network}/subnets");
+        assert_eq!(cloud.get(&subnets).await, (200, json!([])));
+        refused(&cloud.get(&format!("{subnets}/nope")).await, 404, "database_subnet_not_found");
+        refused(&cloud.post(&subnets, json!({"name": "front"})).await, 403, "subnet_create_unavailable");
+    }
+}

@@ -8,7 +8,7 @@ async fn a_firewall_without_rules_is_open() {
     let network = cloud.network("shop").await;
     let id = cloud.firewall("open", &network).await;
     let (_, list) = cloud.get("/v2/firewalls").await;
-    let seen = &list[0];
+    let seen = list.as_array().and_then(|all| all.iter().find(|one| one["name"] == "open")).expect("the firewall");
     assert_eq!((&seen["id"], &seen["name"], &seen["network_id"]), (&json!(id), &json!("open"), &json!(network)));
     assert_eq!((&seen["rules_count"], &seen["cluster_count"]), (&json!(6), &json!(0)));
     assert_eq!((&seen["rules"][0]["ports"], &seen["rules"][0]["direction"]), (&json!("1-65535"), &json!("ingress")));

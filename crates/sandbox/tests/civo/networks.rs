@@ -1,6 +1,7 @@
+use berth_sandbox::{Config, Speed};
 use serde_json::json;
 
-use crate::client::{cloud, refused, text};
+use crate::client::{cloud, refused, start, text};
 
 #[tokio::test]
 async fn every_region_starts_with_a_default_network() {
@@ -93,4 +94,91 @@ async fn the_region_is_asked_for() {
     let id = cloud.network("shop").await;
     let elsewhere = cloud.send(cloud.http.get(format!("{}/v2/networks/{id}?region=LON1", cloud.url))).await;
     refused(&elsewhere, 404, "database_network_not_found");
+}
+
+/// What Civo's Terraform provider and `civo network create --create-default-firewall` make with every network goes with it.
+#[tokio::test]
+async fn a_network_goes_with_its_default_firewall() {
+    let cloud = cloud().await;
+    let network = cloud.network("Shop net").await;
+    let firewall = cloud.firewall("Shop net-default", &network).await;
+    let path = format!("/v2/networks/{network}");
+    assert_eq!(cloud.delete(&path).await, (200, json!({"id": network, "result": "success"})));
+    refused(&cloud.get(&format!("/v2/firewalls/{firewall}")).await, 404, "database_firewall_not_found");
+
+    let network = cloud.network("shop").await;
+    cloud.firewall("store-default", &network).await;
+    let path = format!("/v2/networks/{network}");
+    refused(&cloud.delete(&path).await, 409, "database_network_inuse_by_firewall");
+}
+
+/// Civo's Terraform provider sends DELETE at each look, until one is answered as it likes.
+#[tokio::test]
+async fn deleting_a_network_again_succeeds_while_it_goes_and_once_it_is_gone() {
+    let cloud = start(Config { speed: Speed::Times(100.0), ..Config::default() }).await;
+    let network = cloud.network("shop").await;
+    cloud.firewall("shop-default", &network).await;
+    let path = format!("/v2/networks/{network}");
+    let (mut going, mut gone) = (0, 0);
+    for _ in 0..200 {
+        assert_eq!(cloud.delete(&path).await, (200, json!({"id": network, "result": "success"})));
+        match cloud.get(&path).await {
+            (200, seen) => {
+                assert_eq!(seen["status"], "Deleting");
+                going += 1;
+            }
+            answer => {
+                refused(&answer, 404, "database_network_not_found");
+                gone += 1;
+            }
+        }
+        if gone == 3 {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    assert!(going > 0 && gone == 3, "{going} looks while it went, {gone} after");
+    let never = "5d3f0d1c-0000-4000-8000-000000000000";
+    refused(&cloud.delete(&format!("/v2/networks/{never}")).await, 404, "database_network_not_found");
+}
+
+#[tokio::test]
+async fn the_default_network_has_its_firewall() {
+    let cloud = cloud().await;
+    let (_, network) = cloud.get("/v2/networks/default").await;
+    let (status, firewall) = cloud.get("/v2/firewalls/default-default").await;
+    assert_eq!((status, &firewall["network_id"], &firewall["rules_count"]), (200, &network["id"], &json!(6)));
+}
+
+#[tokio::test]
+async fn nameservers_change_without_a_label() {
+    let cloud = cloud().await;
+    let id = cloud.network("shop").await;
+    let path = format!("/v2/networks/{id}");
+    let (status, made) = cloud.put(&path, json!({"label": "", "nameservers_v4": ["9.9.9.9", "1.0.0.1"]})).await;
+    assert_eq!((status, &made["label"], &made["result"]), (200, &json!("shop"), &json!("success")));
+    let (_, seen) = cloud.get(&path).await;
+    assert_eq!((&seen["label"], &seen["nameservers_v4"]), (&json!("shop"), &json!(["9.9.9.9", "1.0.0.1"])));
+}
+
+/// Civo's CLI puts a name where the API has an id.
+#[tokio::test]
+async fn names_are_looked_up_where_the_cli_sends_them() {
+    let cloud = cloud().await;
+    let id = cloud.network("My Network").await;
+    for path in ["/v2/networks/My%20Network", "/v2/vpc/networks/My%20Network"] {
+        assert_eq!(cloud.get(path).await.1["id"], id.as_str(), "{path}");
+    }
+    let name = text(&cloud.get(&format!("/v2/networks/{id}")).await.1["name"]).replace(' ', "%20");
+    assert_eq!(cloud.get(&format!("/v2/networks/{name}")).await.1["id"], id.as_str());
+    let elsewhere = format!("{}/v2/networks/My%20Network?region=LON1", cloud.url);
+    refused(&cloud.send(cloud.http.get(elsewhere)).await, 404, "database_network_not_found");
+
+    let firewall = cloud.firewall("front door", &id).await;
+    let body = json!({"name": "shop", "network_id": id, "num_target_nodes": 1});
+    let cluster = text(&cloud.post("/v2/kubernetes/clusters", body).await.1["id"]);
+    let path = format!("/v2/kubernetes/clusters/{cluster}");
+    let (status, changed) = cloud.put(&path, json!({"firewall_id": "front door"})).await;
+    assert_eq!((status, &changed["firewall_id"]), (200, &json!(firewall)));
+    refused(&cloud.put(&path, json!({"firewall_id": "back door"})).await, 404, "database_firewall_not_found");
 }
