@@ -124,6 +124,19 @@ func civoCommands(p *play, url string) {
 		return all(renamed, err, same("the id", network.ID, made.ID), want(network.CIDR != "", "no CIDR"),
 			want(errors.Is(twice, civogo.DatabaseNetworkDuplicateNameError), "a second one of that name: %v", twice))
 	})
+	p.step("network show NAME, network update NAME --nameservers-v4", func() error {
+		// The client sends what its user typed as the id, and an empty label with a change of the name servers alone.
+		shown, err := client.GetNetwork("compat-net")
+		if err != nil {
+			return err
+		}
+		_, updated := client.UpdateNetwork(network.ID, civogo.NetworkConfig{Region: civoRegion, NameserversV4: []string{"9.9.9.9"}})
+		found, err := client.FindNetwork("compat-net")
+		return all(updated, err, same("the id", shown.ID, network.ID),
+			want(err != nil || slices.Equal(found.NameserversV4, []string{"9.9.9.9"}), "%+v", found))
+	})
+	p.step("network create --create-default-firewall, network remove", func() error { return civoDefaultFirewall(client) })
+	p.step("diskimage ls, volumetypes ls, subnet ls, size ls, the default firewall", func() error { return civoLookUps(client, network.ID) })
 	p.step("the newer paths, /v2/vpc, show the same", func() error {
 		list, err := client.SendGetRequest("/v2/vpc/networks")
 		if err != nil {
@@ -133,8 +146,12 @@ func civoCommands(p *play, url string) {
 		if err != nil {
 			return err
 		}
-		_, err = client.SendGetRequest("/v2/vpc/firewalls")
-		return all(err, want(strings.Contains(string(list), network.ID), "not in %s", list), want(strings.Contains(string(one), "compat-net"), "%s", one))
+		typed, err := client.FindVPCNetwork("compat-net")
+		if err != nil {
+			return err
+		}
+		_, err = client.FindVPCFirewall("default-default")
+		return all(err, same("the id", typed.ID, network.ID), want(strings.Contains(string(list), network.ID), "not in %s", list), want(strings.Contains(string(one), "compat-net"), "%s", one))
 	})
 	p.step("firewall create, rule create, rule ls, rule remove, update", func() error { return civoFirewall(client, network.ID) })
 	p.step("kubernetes create --wait", func() error {
@@ -196,6 +213,20 @@ func civoCommands(p *play, url string) {
 	})
 	p.step("kubernetes node-pool create, ls, scale, instance-ls, instance-delete, delete", func() error {
 		return civoPool(client, cluster.ID, pool, settled, nodes)
+	})
+	p.step("kubernetes update --firewall NAME", func() error {
+		own := cluster.FirewallID
+		made, err := client.NewFirewall(&civogo.FirewallConfig{Name: "compat-door", Region: civoRegion, NetworkID: network.ID})
+		if err != nil {
+			return err
+		}
+		changed, err := client.UpdateKubernetesCluster(cluster.ID, &civogo.KubernetesClusterConfig{FirewallID: "compat-door"})
+		if err != nil {
+			return err
+		}
+		_, back := client.UpdateKubernetesCluster(cluster.ID, &civogo.KubernetesClusterConfig{FirewallID: own})
+		_, removed := client.DeleteFirewall(made.ID)
+		return all(back, removed, same("its firewall", changed.FirewallID, made.ID))
 	})
 	p.step("kubernetes applications add", func() error {
 		_, err := client.UpdateKubernetesCluster(cluster.ID, &civogo.KubernetesClusterConfig{Applications: "Redis"})
@@ -262,6 +293,87 @@ func civoCommands(p *play, url string) {
 		})
 	})
 	p.step("nothing is left", func() error { return onlyDefaults(url) })
+}
+
+// civoDefaultFirewall makes a network and its firewall as the client does, and removes the network alone.
+func civoDefaultFirewall(client *civogo.Client) error {
+	made, err := client.CreateNetwork(civogo.NetworkConfig{Label: "compat-own", Region: civoRegion})
+	if err != nil {
+		return err
+	}
+	rules := true
+	firewall, err := client.NewFirewall(&civogo.FirewallConfig{Name: "compat-own-default", Region: civoRegion, NetworkID: made.ID, CreateRules: &rules})
+	if err != nil {
+		return err
+	}
+	if err := civoNetworkGone(client, made.ID); err != nil {
+		return err
+	}
+	_, gone := client.FindFirewall(firewall.ID)
+	return want(errors.Is(gone, civogo.ZeroMatchesError), "the firewall is still there: %v", gone)
+}
+
+// civoNetworkGone deletes as the Terraform provider does: again at each look, and any error is the end. It goes on for a
+// few more looks than there is a network.
+func civoNetworkGone(client *civogo.Client, id string) error {
+	after := 0
+	return until("the network's end", func() (bool, error) {
+		answer, err := client.DeleteNetwork(id)
+		if err != nil {
+			return false, err
+		}
+		if _, err := client.GetNetwork(id); errors.Is(err, civogo.DatabaseNetworkNotFoundError) {
+			after++
+		}
+		return after == 3, want(answer.Result == "success", "result %s", answer.Result)
+	})
+}
+
+// civoLookUps asks for what the client's and the provider's documents ask for.
+func civoLookUps(client *civogo.Client, network string) error {
+	images, err := client.ListDiskImages()
+	if err != nil {
+		return err
+	}
+	image, err := client.GetDiskImageByName("ubuntu-focal")
+	if err != nil {
+		return err
+	}
+	one, err := client.GetDiskImage(image.ID)
+	if err != nil {
+		return err
+	}
+	types, err := client.ListVolumeTypes()
+	if err != nil {
+		return err
+	}
+	subnets, err := client.ListSubnets(network)
+	if err != nil {
+		return err
+	}
+	size, err := client.FindInstanceSizes("g3.small")
+	if err != nil {
+		return err
+	}
+	home, err := client.GetDefaultNetwork()
+	if err != nil {
+		return err
+	}
+	firewall, err := client.FindFirewall("default-default")
+	if err != nil {
+		return err
+	}
+	applications, err := client.ListKubernetesMarketplaceApplications()
+	if err != nil {
+		return err
+	}
+	planned := slices.ContainsFunc(applications, func(a civogo.KubernetesMarketplaceApplication) bool {
+		return len(a.Plans) > 1 && a.Plans[0].Configuration["VOLUME_SIZE"].Value != ""
+	})
+	return all(want(len(images) > 4, "%d disk images", len(images)), same("the image", one.Name, "ubuntu-focal"),
+		want(len(types) > 0 && types[0].Enabled, "%+v", types), same("the number of subnets", len(subnets), 0),
+		want(strings.EqualFold(size.Type, "instance"), "%+v", size), same("the default firewall's network", firewall.NetworkID, home.ID),
+		want(planned, "no plan sets anything: %+v", applications))
 }
 
 func civoFirewall(client *civogo.Client, network string) error {

@@ -64,7 +64,8 @@ func oceanTerraform(p *play, url string) {
 			same("its VPC", cluster.VPCUUID, vpcID), same("its tags", own(cluster.Tags), "compat env:tf"), same("ha", cluster.HA, true),
 			same("its state", string(cluster.Status.State), "running"), same("surge_upgrade", cluster.SurgeUpgrade, true),
 			same("its window", cluster.MaintenancePolicy.StartTime+" "+cluster.MaintenancePolicy.Day.String(), "04:00 sunday"),
-			same("the registry", cluster.RegistryEnabled, true),
+			same("the registry", cluster.RegistryEnabled, true), same("isolated_workers", cluster.IsolatedWorkers, true),
+			want(cluster.ClusterAutoscalerConfiguration == nil, "the autoscaler's block is %+v", cluster.ClusterAutoscalerConfiguration),
 			same("the default pool's count", main[0].Count, counts["workers"]), same("its tags", own(main[0].Tags), "mine"),
 			same("the pool's count", pool.Count, counts["batch"]), same("its size", pool.Size, oceanSize),
 			want(maps.Equal(pool.Labels, labels), "the pool's labels are %v", pool.Labels),
@@ -98,9 +99,10 @@ func oceanTerraform(p *play, url string) {
 		}
 		// The provider sends blocks that are not in the configuration with nothing but nulls in them.
 		made, _, err := kube.Create(ctx, &godo.KubernetesClusterCreateRequest{Name: "compat-tf", RegionSlug: oceanRegion, VersionSlug: version,
-			VPCUUID: vpcID, Tags: []string{"env:tf", "compat"}, SurgeUpgrade: true, HA: godo.PtrTo(true),
+			VPCUUID: vpcID, Tags: []string{"env:tf", "compat"}, SurgeUpgrade: true, HA: godo.PtrTo(true), IsolatedWorkers: true,
 			MaintenancePolicy:    &godo.KubernetesMaintenancePolicy{StartTime: "04:00", Day: day},
 			ControlPlaneFirewall: &godo.KubernetesControlPlaneFirewall{}, RoutingAgent: &godo.KubernetesRoutingAgent{},
+			ClusterAutoscalerConfiguration: &godo.KubernetesClusterAutoscalerConfiguration{},
 			NodePools: []*godo.KubernetesNodePoolCreateRequest{{Name: "workers", Size: oceanSize, Count: 1,
 				Tags: []string{"mine", defaultPoolTag}, Labels: map[string]string{}, Taints: []godo.Taint{}}}})
 		if err != nil {
@@ -127,6 +129,13 @@ func oceanTerraform(p *play, url string) {
 		return oceanPoolReady(client, clusterID, secondID, 1)
 	})
 	p.step("plan: no changes", unchanged)
+	p.step("apply: a change of the cluster, with the blocks that are not configured", func() error {
+		_, _, err := kube.Update(ctx, clusterID, &godo.KubernetesClusterUpdateRequest{Name: "compat-tf", Tags: []string{"env:tf", "compat"},
+			SurgeUpgrade: true, ClusterAutoscalerConfiguration: &godo.KubernetesClusterAutoscalerConfiguration{}})
+		return err
+	})
+	p.step("plan: no changes", unchanged)
+	p.step("plan: digitalocean_regions, _sizes, _images, _projects, _vpc_peerings", func() error { return oceanLookUps(client, vpcID) })
 	p.step("apply: more nodes in the cluster's own pool, and in the other", func() error {
 		counts["workers"], counts["batch"] = 3, 2
 		no, none := godo.PtrTo(false), godo.PtrTo(0)
@@ -155,4 +164,50 @@ func oceanTerraform(p *play, url string) {
 		return all(err, oceanVpcGone(client, vpcID))
 	})
 	p.step("nothing is left", func() error { return onlyDefaults(url) })
+}
+
+// oceanLookUps asks for what the documents of the provider and of doctl ask for.
+func oceanLookUps(client *godo.Client, vpc string) error {
+	ctx := context.Background()
+	regions, err := everything(50, func(o *godo.ListOptions) ([]godo.Region, *godo.Response, error) { return client.Regions.List(ctx, o) })
+	if err != nil {
+		return err
+	}
+	sizes, err := everything(50, func(o *godo.ListOptions) ([]godo.Size, *godo.Response, error) { return client.Sizes.List(ctx, o) })
+	if err != nil {
+		return err
+	}
+	image, _, err := client.Images.GetBySlug(ctx, "ubuntu-22-04-x64")
+	if err != nil {
+		return err
+	}
+	project, _, err := client.Projects.GetDefault(ctx)
+	if err != nil {
+		return err
+	}
+	resources, _, err := client.Projects.ListResources(ctx, project.ID, nil)
+	if err != nil {
+		return err
+	}
+	peerings, _, err := client.VPCs.ListVPCPeeringsByVPCID(ctx, vpc, nil)
+	if err != nil {
+		return err
+	}
+	every, _, err := client.VPCs.ListVPCPeerings(ctx, nil)
+	if err != nil {
+		return err
+	}
+	subnets, _, err := client.VPCs.ListSubnets(ctx, vpc, nil)
+	if err != nil {
+		return err
+	}
+	droplets, _, err := client.Droplets.List(ctx, nil)
+	if err != nil {
+		return err
+	}
+	private := !slices.ContainsFunc(regions, func(r godo.Region) bool { return !slices.Contains(r.Features, "private_networking") })
+	small := slices.ContainsFunc(sizes, func(s godo.Size) bool { return s.Slug == "s-1vcpu-1gb" })
+	return all(want(private, "%+v", regions), want(small, "no s-1vcpu-1gb"), same("the image", image.Distribution, "Ubuntu"),
+		want(project.IsDefault, "%+v", project), same("the number of its resources", len(resources), 1),
+		same("the number of peerings, subnets and Droplets", len(peerings)+len(every)+len(subnets)+len(droplets), 0))
 }

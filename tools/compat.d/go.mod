@@ -1,9 +1,9 @@
 module berth.dev/compat
 
-go 1.23.0
+go 1.25.10
 
 require (
-	github.com/civo/civogo v0.6.1
+	github.com/civo/civogo v0.7.2
 	github.com/digitalocean/godo v1.233.0
 	k8s.io/api v0.27.1
 )
@@ -18,10 +18,9 @@ require (
 	github.com/json-iterator/go v1.1.12 // indirect
 	github.com/modern-go/concurrent v0.0.0-20180306012644-bacd9c7ef1dd // indirect
 	github.com/modern-go/reflect2 v1.0.2 // indirect
-	golang.org/x/mod v0.17.0 // indirect
-	golang.org/x/net v0.33.0 // indirect
+	golang.org/x/net v0.38.0 // indirect
 	golang.org/x/oauth2 v0.27.0 // indirect
-	golang.org/x/text v0.21.0 // indirect
+	golang.org/x/text v0.23.0 // indirect
 	golang.org/x/time v0.6.0 // indirect
 	gopkg.in/inf.v0 v0.9.1 // indirect
 	gopkg.in/yaml.v2 v2.4.0 // indirect
