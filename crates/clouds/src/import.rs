@@ -15,6 +15,20 @@ pub struct Taken {
     pub raised: Raised,
 }
 
+/// An object that no manifest can describe, and why.
+#[derive(Clone, Debug)]
+pub struct LeftOut {
+    pub kind: String,
+    /// Its name in the cloud.
+    pub name: String,
+    /// Its id in the cloud.
+    pub object: String,
+    pub reason: String,
+}
+
+/// Longest name of a resource.
+const LONGEST_NAME: usize = 63;
+
 /// Names for everything whose object is not `managed` yet. `used` are the names that are taken.
 pub fn name_all(
     raised: Vec<Raised>,
@@ -32,12 +46,31 @@ pub fn name_all(
             ResourceId { kind: one.kind.clone(), name: one.name.clone(), org: org.to_owned(), env: env.to_owned() };
         let mut number = 2;
         while !used.insert(id.clone()) {
-            id.name = format!("{}-{number}", one.name);
+            let end = format!("-{number}");
+            let start: String = one.name.chars().take(LONGEST_NAME - end.len()).collect();
+            id.name = format!("{}{end}", start.trim_end_matches('-'));
             number += 1;
         }
         taken.push(Taken { id, raised: one });
     }
     taken
+}
+
+/// Those that a manifest can describe, and those that none can. The second kind is referred to by id.
+pub fn describable(taken: Vec<Taken>, account: Option<&str>) -> (Vec<Taken>, Vec<LeftOut>) {
+    let (mut fine, mut left_out) = (Vec::with_capacity(taken.len()), Vec::new());
+    for one in taken {
+        let (_, problems) = parse(&one.id.name, manifest_text(&one, &HashMap::new(), account).as_bytes());
+        match problems.into_iter().find(|problem| problem.is_error()) {
+            None => fine.push(one),
+            Some(problem) => {
+                let (kind, object) = (one.id.kind, one.raised.units.into_values().next().unwrap_or_default());
+                let reason = format!("{}: {}", problem.path, problem.message);
+                left_out.push(LeftOut { kind, name: one.raised.object_name, object, reason });
+            }
+        }
+    }
+    (fine, left_out)
 }
 
 /// Which of these resources will manage an object that others name by id.

@@ -198,6 +198,8 @@ pub struct Raised {
     pub kind: String,
     /// A name for the resource, from the object's own; already a DNS label.
     pub name: String,
+    /// The object's own name, as its cloud shows it.
+    pub object_name: String,
     /// The spec, with camelCase names.
     pub spec: Value,
     /// Ids of the objects behind the units that lowering this spec gives, by unit key.

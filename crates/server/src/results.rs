@@ -79,6 +79,8 @@ pub struct ImportResult {
 pub struct RaisedRow {
     pub kind: String,
     pub name: String,
+    #[serde(default)]
+    pub object_name: String,
     pub spec: Value,
     pub units: BTreeMap<String, String>,
     pub links: Vec<(String, String, String)>,
@@ -86,14 +88,14 @@ pub struct RaisedRow {
 
 impl From<Raised> for RaisedRow {
     fn from(raised: Raised) -> Self {
-        let Raised { kind, name, spec, units, links } = raised;
-        Self { kind, name, spec, units, links }
+        let Raised { kind, name, object_name, spec, units, links } = raised;
+        Self { kind, name, object_name, spec, units, links }
     }
 }
 
 impl From<RaisedRow> for Raised {
     fn from(row: RaisedRow) -> Self {
-        let RaisedRow { kind, name, spec, units, links } = row;
-        Self { kind, name, spec, units, links }
+        let RaisedRow { kind, name, object_name, spec, units, links } = row;
+        Self { kind, name, object_name, spec, units, links }
     }
 }

@@ -11,12 +11,12 @@ use crate::remote::carry_out::tell;
 use crate::remote::follow::{Goal, follow};
 use crate::remote::{CLOUDS_WITHIN, Remote, Which, convert};
 use crate::workspace::{Workspace, WorkspaceArgs};
-use berth_clouds::import::{self, Taken};
+use berth_clouds::import::{self, LeftOut, Taken};
 use berth_engine::handler::{Catalog, Raised};
 use berth_engine::identity::other_account;
 use berth_engine::unit::Identity;
 use berth_engine::{Action, Plan, Report, Request, ResourcePlan};
-use berth_model::{Manifest, ResourceId};
+use berth_model::{Manifest, ResourceId, words};
 use berth_server::pb;
 use berth_store::{NewResource, Run};
 use std::collections::{HashMap, HashSet};
@@ -36,7 +36,7 @@ pub struct Args {
     /// Its id in the cloud
     #[arg(value_name = "ID")]
     id: Option<String>,
-    /// Everything in the account
+    /// Everything in the account; exits with 1 when there is something that cannot be imported
     #[arg(long, conflicts_with_all = ["what", "id"], requires = "provider")]
     all: bool,
     /// With --all: which cloud
@@ -116,13 +116,18 @@ async fn on_server(args: &Args, target: Target, address: Option<Address>) -> Out
     request.set_timeout(CLOUDS_WITHIN);
     let mut resources = remote.client.resources();
     let answer = remote.by_worker(resources.import(request)).await;
-    let imported = answer.map_err(|status| remote.fail(&status))?.into_inner().resources;
+    let pb::ImportResponse { resources: imported, left_out } =
+        answer.map_err(|status| remote.fail(&status))?.into_inner();
+    let left_out: Vec<LeftOut> = left_out
+        .into_iter()
+        .map(|one| LeftOut { kind: one.kind, name: one.name, object: one.object_id, reason: one.reason })
+        .collect();
     let format = args.output.output;
     let people = matches!(format, Format::Table | Format::Wide);
     if imported.is_empty() {
         anstream::eprintln!("nothing to import: everything that Berth can describe is managed already");
         print_result(&Plan::default(), &Report::default(), Duration::ZERO, 0, format)?;
-        return Ok(Exit::Done);
+        return Ok(with_left_out(Exit::Done, &left_out));
     }
     let mut plan = Plan::default();
     let mut goals = Vec::new();
@@ -152,7 +157,7 @@ async fn on_server(args: &Args, target: Target, address: Option<Address>) -> Out
     if args.run.no_wait {
         let pending = goals.into_iter().map(|goal| goal.id).collect();
         print_result(&plan, &Report { pending, ..Report::default() }, started.elapsed(), 0, format)?;
-        return Ok(Exit::Done);
+        return Ok(with_left_out(Exit::Done, &left_out));
     }
     let followed = follow(&remote, goals, &plan, since, args.run.timeout).await?;
     print_result(&plan, &followed.report, started.elapsed(), 0, format)?;
@@ -160,7 +165,15 @@ async fn on_server(args: &Args, target: Target, address: Option<Address>) -> Out
     if exit == Exit::Done && people {
         anstream::eprintln!("nothing in the cloud was changed");
     }
-    Ok(exit)
+    Ok(with_left_out(exit, &left_out))
+}
+
+/// Tells what was not imported, and lets the exit code say so.
+fn with_left_out(exit: Exit, left_out: &[LeftOut]) -> Exit {
+    for LeftOut { kind, name, object, reason } in left_out {
+        anstream::eprintln!("not imported: {kind} {} with the id {object}: {reason}", words::shown(name));
+    }
+    if left_out.is_empty() { exit } else { Exit::Failed }
 }
 
 fn absent(file: &Path) -> Result<(), Failure> {
@@ -194,6 +207,7 @@ async fn import(args: &Args, workspace: &Workspace, address: Option<Address>) ->
         }));
     }
 
+    let mut left_out = Vec::new();
     let taken = match (&address, &args.id) {
         (Some(address), Some(object)) => {
             let name = address.name.clone().unwrap_or_default();
@@ -213,15 +227,19 @@ async fn import(args: &Args, workspace: &Workspace, address: Option<Address>) ->
         _ => {
             let mut raised = provider.raise_all().await?;
             if let Some(region) = &args.region {
-                raised.retain(|r| r.spec.get("region").is_none_or(|v| v == region.as_str()));
+                let is_there = |v: &serde_json::Value| v.as_str().is_some_and(|v| v.eq_ignore_ascii_case(region));
+                raised.retain(|r| r.spec.get("region").is_none_or(is_there));
             }
-            name_all(workspace, raised, &org, &env).await?
+            let named = name_all(workspace, raised, &org, &env).await?;
+            let (fine, not) = import::describable(named, args.account.as_deref());
+            left_out = not;
+            fine
         }
     };
     if taken.is_empty() {
         anstream::eprintln!("nothing to import: everything that Berth can describe is managed already");
         print_result(&Plan::default(), &Report::default(), Duration::ZERO, clouds.calls(), args.output.output)?;
-        return Ok(Exit::Done);
+        return Ok(with_left_out(Exit::Done, &left_out));
     }
     let files: Vec<PathBuf> = taken.iter().map(|one| file_for(args, &one.id)).collect();
     for file in &files {
@@ -235,7 +253,8 @@ async fn import(args: &Args, workspace: &Workspace, address: Option<Address>) ->
         let manifest = import::read_back(one, &file.display().to_string(), &text)?;
         manifests.push((Arc::new(manifest), text, file));
     }
-    take_over(args, workspace, &run, &taken, &identity, manifests).await
+    let exit = take_over(args, workspace, &run, &taken, &identity, manifests).await?;
+    Ok(with_left_out(exit, &left_out))
 }
 
 /// Writes manifests and state, shows that the plan is empty, and settles what was taken over.

@@ -12,7 +12,8 @@ mod interrupt;
 mod kill;
 mod kill_cases;
 mod ledger;
-
+mod names;
+mod other_tools;
 mod outside;
 mod refusals;
 mod search;

@@ -10,8 +10,6 @@ use berth_engine::handler::{Class, Outcome, Raised, Trouble};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, HashSet};
 
-/// Regions that the kinds know.
-const REGIONS: [&str; 6] = ["lon1", "lon2", "fra1", "nyc1", "phx1", "mum1"];
 const LONGEST_NAME: usize = 63;
 const LONGEST_POOL_NAME: usize = 40;
 /// What Berth's labels begin with where nothing else is set; they are written anew, so that a manifest need not repeat them.
@@ -59,8 +57,8 @@ pub async fn one(shared: &Shared, kind: &str, id: &str, region: &str) -> Outcome
         .help("check the id and the region: CIVO_REGION or the Account's region says where to look"))
 }
 
-/// Everything that a manifest can describe. Objects whose names no manifest could have are left out; others refer to them
-/// by id. So is what Civo itself makes in every region, a default network and its firewalls, where nothing uses it.
+/// Everything of the account's own. What Civo itself makes in every region, a default network and its firewalls, is left
+/// out where nothing uses it.
 pub async fn all(shared: &Shared) -> Outcome<Vec<Raised>> {
     let mut raised = Vec::new();
     for region in regions(shared).await? {
@@ -68,7 +66,7 @@ pub async fn all(shared: &Shared) -> Outcome<Vec<Raised>> {
         for number in 1..=MAX_PAGES {
             let page = shared.api.clusters(&region, number).await?;
             let there = page.items.into_iter();
-            clusters.extend(there.filter(|c| is_label(&c.name) && !c.status.eq_ignore_ascii_case("deleting")));
+            clusters.extend(there.filter(|c| !c.status.eq_ignore_ascii_case("deleting")));
             if number >= page.pages {
                 break;
             }
@@ -76,16 +74,14 @@ pub async fn all(shared: &Shared) -> Outcome<Vec<Raised>> {
         let networks = shared.networks(&region).await?;
         let guards: HashSet<&str> = clusters.iter().map(|c| c.firewall_id.as_str()).collect();
         let all_firewalls = shared.firewalls(&region).await?;
-        let firewalls: Vec<&Firewall> = all_firewalls
-            .iter()
-            .filter(|f| is_label(&f.name) && (guards.contains(f.id.as_str()) || !is_automatic(f, &networks)))
-            .collect();
+        let firewalls: Vec<&Firewall> =
+            all_firewalls.iter().filter(|f| guards.contains(f.id.as_str()) || !is_automatic(f, &networks)).collect();
         let used: HashSet<&str> = clusters
             .iter()
             .map(|c| c.network_id.as_str())
             .chain(firewalls.iter().map(|f| f.network_id.as_str()))
             .collect();
-        let kept = networks.iter().filter(|n| is_label(&n.label) && (!n.default || used.contains(n.id.as_str())));
+        let kept = networks.iter().filter(|n| !n.default || used.contains(n.id.as_str()));
         raised.extend(kept.map(|n| network(n, &region)));
         for found in firewalls {
             let found = shared.with_rules(&region, found.clone()).await?;
@@ -101,13 +97,16 @@ fn is_automatic(firewall: &Firewall, networks: &[Network]) -> bool {
     let network = networks.iter().find(|n| n.default && n.id == firewall.network_id);
     network.is_some_and(|network| {
         let own = format!("default-{}", network.label.to_ascii_lowercase());
-        firewall.name == "default" || firewall.name == own || firewall.name.starts_with(&format!("{own}-"))
+        firewall.name == "default"
+            || firewall.name == format!("{}-default", network.label)
+            || firewall.name == own
+            || firewall.name.starts_with(&format!("{own}-"))
     })
 }
 
 async fn regions(shared: &Shared) -> Outcome<Vec<String>> {
     let regions = shared.offers.regions(&shared.api).await?;
-    Ok(regions.iter().map(|(code, _)| code.clone()).filter(|code| REGIONS.contains(&code.as_str())).collect())
+    Ok(regions.iter().map(|(code, _)| code.clone()).collect())
 }
 
 fn network(network: &Network, region: &str) -> Raised {
@@ -121,6 +120,7 @@ fn network(network: &Network, region: &str) -> Raised {
     Raised {
         kind: "CivoVpc".into(),
         name: label(&network.label, LONGEST_NAME),
+        object_name: network.label.clone(),
         spec,
         units: BTreeMap::from([("network".into(), network.id.clone())]),
         links: Vec::new(),
@@ -139,6 +139,7 @@ fn firewall(firewall: &Firewall, region: &str) -> Raised {
     Raised {
         kind: "CivoFirewall".into(),
         name: label(&firewall.name, LONGEST_NAME),
+        object_name: firewall.name.clone(),
         spec,
         units: BTreeMap::from([("firewall".into(), firewall.id.clone())]),
         links: vec![("networkId".into(), "CivoVpc".into(), firewall.network_id.clone())],
@@ -201,7 +202,8 @@ fn cluster(cluster: &Cluster, region: &str) -> Raised {
     if !more.is_empty() {
         spec["additionalNodePools"] = json!(more);
     }
-    Raised { kind: "CivoKubernetesCluster".into(), name: label(&cluster.name, LONGEST_NAME), spec, units, links }
+    let (name, object_name) = (label(&cluster.name, LONGEST_NAME), cluster.name.clone());
+    Raised { kind: "CivoKubernetesCluster".into(), name, object_name, spec, units, links }
 }
 
 fn node_pool(cluster: &Cluster, view: &View<'_>, region: &str) -> Raised {
@@ -213,6 +215,7 @@ fn node_pool(cluster: &Cluster, view: &View<'_>, region: &str) -> Raised {
     Raised {
         kind: "CivoKubernetesNodePool".into(),
         name: label(name, LONGEST_NAME),
+        object_name: name.to_owned(),
         spec: Value::Object(spec),
         units: BTreeMap::from([("pool".into(), unit_id(&cluster.id, view.id))]),
         links: vec![("cluster".into(), "CivoKubernetesCluster".into(), cluster.id.clone())],
@@ -232,10 +235,6 @@ fn pool_fields(view: &View<'_>) -> Map<String, Value> {
         fields.insert("taints".into(), pools::taints_value(&view.taints));
     }
     fields
-}
-
-fn is_label(name: &str) -> bool {
-    !name.is_empty() && label(name, LONGEST_NAME) == name
 }
 
 /// A DNS label made from a name.
@@ -266,6 +265,5 @@ mod tests {
         assert_eq!(label("Ünïcode", 63), "n-code");
         assert!(label(&"a".repeat(200), 63).len() <= 63);
         assert!(!label("---", 63).is_empty());
-        assert!(is_label("shop") && !is_label("Default") && !is_label(""));
     }
 }

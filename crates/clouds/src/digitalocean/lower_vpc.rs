@@ -9,7 +9,11 @@ use serde_json::json;
 pub fn lower(input: &LowerInput<'_>) -> Result<Lowered, Trouble> {
     let spec: DigitalOceanVpcSpec = decode(input)?;
     let mut props = Props::new();
-    props.insert("name".into(), json!(input.id.name));
+    let name = if spec.vpc_name.is_empty() { &input.id.name } else { &spec.vpc_name };
+    props.insert("name".into(), json!(name));
+    if !spec.vpc_name.is_empty() {
+        props.insert("vpc_name".into(), json!(spec.vpc_name));
+    }
     props.insert("description".into(), json!(spec.description));
     props.insert("region".into(), json!(spec.region));
     // An omitted range is DigitalOcean's choice, and a default is only ever turned on.

@@ -65,6 +65,7 @@ pub fn extra_pools(cluster: &Cluster) -> impl Iterator<Item = &NodePool> {
 
 fn vpc(vpc: Vpc) -> Raised {
     let mut spec = Map::new();
+    put(&mut spec, "vpcName", json!(vpc.name));
     put(&mut spec, "description", json!(vpc.description));
     put(&mut spec, "region", json!(vpc.region));
     put(&mut spec, "ipRangeCidr", json!(vpc.ip_range));
@@ -118,10 +119,10 @@ fn node_pool(cluster: &Cluster, pool: &NodePool) -> Raised {
     raised(POOL, &pool.name, spec, "pool", &pool.id, links)
 }
 
-/// A manifest's bounds start at 1, and its first size lies between them.
+/// A manifest's first size is at least 1 and lies between its bounds.
 fn counts(spec: &mut Map<String, Value>, pool: &NodePool) {
-    let (min, max) = (pool.min_nodes.max(1), pool.max_nodes.max(1));
-    let count = if pool.auto_scale { pool.count.min(max).max(min) } else { pool.count.max(1) };
+    let (min, max) = (pool.min_nodes, pool.max_nodes.max(1));
+    let count = if pool.auto_scale { pool.count.min(max).max(min) } else { pool.count }.max(1);
     put(spec, "nodeCount", json!(count));
     if pool.auto_scale {
         put(spec, "autoScale", json!(true));
@@ -155,6 +156,7 @@ fn raised(
     Raised {
         kind: kind.into(),
         name: label(name),
+        object_name: name.to_owned(),
         spec: Value::Object(spec),
         units: BTreeMap::from([(unit.to_owned(), id.to_owned())]),
         links,

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const FIELDS: &[Field] = &[
+    Field { name: "vpc_name", change: Change::InPlace },
     Field { name: "description", change: Change::InPlace },
     Field { name: "region", change: Change::Replace },
     Field { name: "ip_range_cidr", change: Change::Replace },
@@ -26,6 +27,7 @@ pub struct VpcHandler {
 pub fn observed(vpc: Vpc) -> Observed {
     let mut props = Props::new();
     props.insert("name".into(), json!(vpc.name));
+    props.insert("vpc_name".into(), json!(vpc.name));
     props.insert("description".into(), json!(vpc.description));
     props.insert("region".into(), json!(vpc.region));
     props.insert("ip_range_cidr".into(), json!(vpc.ip_range));
@@ -77,8 +79,10 @@ impl Handler for VpcHandler {
     }
 
     async fn update(&self, observed: &Observed, desired: &Props, _fields: &[&str]) -> Outcome<()> {
+        // Without a name of its own in the manifest, an object that was taken over keeps the one it has.
+        let renamed = text(desired, "vpc_name");
         let body = VpcUpdate {
-            name: text(&observed.props, "name"),
+            name: if renamed.is_empty() { text(&observed.props, "name") } else { renamed },
             description: text(desired, "description"),
             default: flag(desired, "is_default_for_region").then_some(true),
         };

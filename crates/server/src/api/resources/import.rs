@@ -11,7 +11,7 @@ use crate::fault::{Code, Fault};
 use crate::pb;
 use crate::results::{ImportResult, PlanResult};
 use crate::telemetry;
-use berth_clouds::import::{Taken, manifest_text, name_all, own_links, read_back, rows};
+use berth_clouds::import::{LeftOut, Taken, describable, manifest_text, name_all, own_links, read_back, rows};
 use berth_clouds::{Clouds, PROVIDERS};
 use berth_engine::unit::{Identity, UnitState};
 use berth_engine::{Action, Known, Request, Wanted};
@@ -67,8 +67,15 @@ pub async fn import(
     let found: ImportResult = run(shared, task).await?;
     let identity = found.identity.clone();
     let taken = name_them(shared, &ask, place, found).await?;
+    // One that is asked for by its id is refused below, with the reason; of all, the others are taken.
+    let account = Some(ask.account.as_str()).filter(|account| !account.is_empty());
+    let (taken, left_out) = match ask.object_id.is_empty() {
+        true => describable(taken, account),
+        false => (taken, Vec::new()),
+    };
+    let left_out = left_out.into_iter().map(told).collect();
     if taken.is_empty() {
-        return Ok(pb::ImportResponse::default());
+        return Ok(pb::ImportResponse { left_out, ..pb::ImportResponse::default() });
     }
     let (manifests, texts) = describe(shared, caller, &ask, &taken).await?;
     let units = bind(shared, &taken, &manifests, &choice.name, identity.as_ref()).await?;
@@ -76,7 +83,12 @@ pub async fn import(
     store_them(shared, caller, &manifests, units).await?;
     let resources =
         taken.iter().zip(texts).map(|(one, text)| pb::Imported { id: Some(convert::id(&one.id)), text }).collect();
-    Ok(pb::ImportResponse { resources })
+    Ok(pb::ImportResponse { resources, left_out })
+}
+
+fn told(one: LeftOut) -> pb::LeftOut {
+    let LeftOut { kind, name, object, reason } = one;
+    pb::LeftOut { kind, name, object_id: object, reason }
 }
 
 /// The request with what follows from it.
@@ -133,7 +145,9 @@ async fn name_them(
     let mut used: HashSet<ResourceId> = store.resources(&filter).await?.into_iter().map(|one| one.id).collect();
     let raised = raised.map(berth_engine::handler::Raised::from);
     let wanted = |one: &berth_engine::handler::Raised| {
-        ask.region.is_empty() || one.spec.get("region").is_none_or(|region| region == ask.region.as_str())
+        let is_there =
+            |region: &serde_json::Value| region.as_str().is_some_and(|r| r.eq_ignore_ascii_case(&ask.region));
+        ask.region.is_empty() || one.spec.get("region").is_none_or(is_there)
     };
     let taken = name_all(raised.filter(wanted).collect(), &managed, &mut used, &ask.org, &ask.env);
     if taken.len() > TAKEN_MAX {
