@@ -175,12 +175,17 @@ impl Accounts {
         if manifest.kind.provider.is_empty() {
             return Ok(Choice { name: String::new(), region: None });
         }
-        self.choose_for(&manifest.kind.provider, manifest.account().as_deref(), &id.org, &id.env).map_err(
-            |mut trouble| {
-                trouble.message = format!("{id} {}", trouble.message);
-                trouble
-            },
-        )
+        let provider = &manifest.kind.provider;
+        let chosen = match self.choose_for(provider, manifest.account().as_deref(), &id.org, &id.env) {
+            Err(trouble) if trouble.class == Class::Unauthorized && manifest.account_of_other_tool() => {
+                self.choose_for(provider, None, &id.org, &id.env)
+            }
+            chosen => chosen,
+        };
+        chosen.map_err(|mut trouble| {
+            trouble.message = format!("{id} {}", trouble.message);
+            trouble
+        })
     }
 
     /// The account for something of this provider in this org and env, named or not.

@@ -6,7 +6,6 @@ use crate::manifest::{Manifest, Source};
 use crate::pb::berth::core::v1::Metadata;
 use crate::registry::{Kind, pool, registry};
 use crate::shape::{Field, Holds, Many, Shape};
-use crate::validate::format::Format;
 use crate::validate::{Checker, Known, Path, singular};
 use crate::words;
 use crate::yaml::{Entry, Node, Plain, Style, Value as Yaml, resolve};
@@ -74,6 +73,9 @@ fn decode(origin: &Origin<'_>, root: &Node<'_>, out: &mut Vec<Diagnostic>) -> Op
         if kind.is_some_and(|kind| kind.names_env) {
             names_env(origin.file, &entry.node, checker.out);
         }
+        if kind.is_none_or(|kind| api_version.as_ref().is_none_or(|version| *version == kind.api_version)) {
+            own_name(origin.file, &entry.node, shape, checker.out);
+        }
     }
     let (kind, (mut spec, entry)) = (kind?, spec?);
     let filled = template::fill(kind, &mut spec, &entry.node);
@@ -124,6 +126,17 @@ fn names_env(file: &str, metadata: &Node<'_>, out: &mut Vec<Diagnostic>) {
     }
     let message = format!("env must be {}, as the name is, or left out", words::shown(&name));
     out.push(Diagnostic::error(message).file(file).at(entry.pointer()).path("metadata.env"));
+}
+
+/// In Berth's own groups a name is a DNS label; the rule of the field is what other tools' groups may have.
+fn own_name(file: &str, metadata: &Node<'_>, shape: &Shape, out: &mut Vec<Diagnostic>) {
+    let (Some(entry), Some(field)) = (metadata.entry("name", "name"), shape.field("name")) else { return };
+    let Some(name) = entry.node.text() else { return };
+    let foreign = |c: char| c.is_ascii_uppercase() || matches!(c, '.' | '_');
+    if name.contains(foreign) && !out.iter().any(|problem| problem.path == "metadata.name") {
+        let message = format!("name {} is not valid: {}", words::shown(name), field.hint);
+        out.push(Diagnostic::error(message).file(file).at(entry.node.span).path("metadata.name"));
+    }
 }
 
 fn metadata_shape() -> Option<&'static Shape> {
@@ -475,19 +488,15 @@ impl Decoder<'_> {
 
     fn text(&mut self, field: &Field, human: &str, text: &str, style: Style, at: Span) -> Option<Value> {
         if style != Style::Plain {
-            return Some(Value::String(text.to_owned()));
+            return Some(Value::String(field.kept(text).to_owned()));
         }
         let is = match resolve(text) {
-            Plain::Text => return Some(Value::String(text.to_owned())),
+            Plain::Text => return Some(Value::String(field.kept(text).to_owned())),
             Plain::Bool(_) => "a truth value",
             _ => "a number",
         };
-        let short_version = field.format == Some(Format::Version) && text.split('.').count() == 2;
         let message = match field.secret {
             true => format!("{human} must be text, and without quotes this is {is}: put it in quotes"),
-            false if short_version => {
-                format!("{human} must be text, and {text} without quotes is {is}: write it in full, \"{text}.0\"")
-            }
             false => format!("{human} must be text, and {text} without quotes is {is}: write \"{text}\""),
         };
         self.report(message, at).secret = field.secret;
@@ -517,11 +526,8 @@ impl Decoder<'_> {
 
     fn number(&mut self, field: &Field, human: &str, text: &str, style: Style, at: Span) -> Option<Value> {
         let number = match (style, resolve(text)) {
-            (Style::Plain, Plain::Int(number)) => number,
-            (Style::Quoted(_), Plain::Int(number)) => {
-                self.report(format!("{human} must be a number without quotes: write {number}"), at);
-                return None;
-            }
+            // Protobuf's JSON takes numbers as text, too, and so do the tools that manifests of other groups were written for.
+            (Style::Plain | Style::Quoted(_), Plain::Int(number)) => number,
             (Style::Plain, Plain::Number) => {
                 self.report(format!("{human} must be a whole number, not {}", words::shown(text)), at);
                 return None;

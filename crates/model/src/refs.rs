@@ -64,6 +64,14 @@ impl Manifest {
         asked.map(|to| to.to.name)
     }
 
+    /// Whether the account is named by another tool's id of credentials, which need not be an Account of that name here.
+    pub fn account_of_other_tool(&self) -> bool {
+        let older = OLDER_NAMES.iter().filter(|(kind, ..)| *kind == self.kind.name);
+        let given =
+            |name: &str| self.spec.get_field_by_name(name).is_some_and(|v| v.as_str().is_some_and(|t| !t.is_empty()));
+        self.api_version != self.kind.api_version && older.into_iter().any(|(_, field, _)| given(field))
+    }
+
     /// The spec, encoded, with every reference replaced by its value.
     pub fn resolve(&self, value_of: &dyn Fn(&Ref) -> String) -> Vec<u8> {
         let mut spec = self.spec.clone();

@@ -134,6 +134,9 @@ fn text(field: &Field, check: &Check) -> Value {
         out.extend(prefix.as_ref().map(|prefix| ("pattern".to_owned(), json!(format!("^{}", regex::escape(prefix))))));
         if !one_of.is_empty() {
             let mut allowed = one_of.clone();
+            if field.any_case {
+                allowed.extend(one_of.iter().map(|text| text.to_ascii_uppercase()));
+            }
             if field.rules.ignore_zero {
                 allowed.push(String::new());
             }

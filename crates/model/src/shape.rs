@@ -4,7 +4,7 @@ use crate::pb::berth::RefOptions;
 use crate::pb::buf::validate::{FieldRules, MessageRules, OneofRules};
 use crate::registry::pool;
 use crate::validate::format::Format;
-use crate::validate::rules::{CelRule, Rules};
+use crate::validate::rules::{CelRule, Check, Rules};
 use crate::words;
 use prost_reflect::{DynamicMessage, ExtensionDescriptor, FieldDescriptor, Kind as Type, MessageDescriptor};
 use std::collections::HashMap;
@@ -62,6 +62,8 @@ pub struct Field {
     /// What a reference points at when kind and path are omitted: (kind, path).
     pub points_at: Option<(String, String)>,
     pub secret: bool,
+    /// Taken in any case and kept as the rule spells it.
+    pub any_case: bool,
     pub hint: String,
     pub example: String,
     inner: OnceLock<Option<&'static Shape>>,
@@ -71,6 +73,16 @@ impl Field {
     /// The message that the field holds, if it holds one.
     pub fn shape(&self) -> Option<&'static Shape> {
         *self.inner.get_or_init(|| value_type(&self.desc).as_message().map(Shape::of))
+    }
+
+    /// A text as it is kept: where case does not matter, as the rule spells it.
+    pub(crate) fn kept<'t>(&'t self, text: &'t str) -> &'t str {
+        match &self.rules.check {
+            Check::Text(rules) if self.any_case => {
+                rules.one_of.iter().find(|allowed| allowed.eq_ignore_ascii_case(text)).map_or(text, String::as_str)
+            }
+            _ => text,
+        }
     }
 
     /// The comment above the field.
@@ -151,7 +163,9 @@ impl Field {
         let checks = Rules::read(rules.clone());
         debug_assert!(checks.unhandled.is_empty(), "{}: {:?}", desc.full_name(), checks.unhandled);
         let points_at: Option<RefOptions> = extensions.reference.as_ref().and_then(|ext| typed(&options, ext));
-        let secret = extensions.secret.as_ref();
+        let flag = |ext: &Option<ExtensionDescriptor>| {
+            ext.as_ref().is_some_and(|ext| options.get_extension(ext).as_bool().unwrap_or_default())
+        };
         let many = match (desc.is_map(), desc.is_list()) {
             (true, _) => Many::Map,
             (_, true) => Many::List,
@@ -176,7 +190,8 @@ impl Field {
             rules: checks,
             format: Format::named(&text(&extensions.format)),
             points_at: points_at.map(|to| (to.kind, to.path)),
-            secret: secret.is_some_and(|ext| options.get_extension(ext).as_bool().unwrap_or_default()),
+            secret: flag(&extensions.secret),
+            any_case: flag(&extensions.any_case),
             hint: text(&extensions.hint),
             example: text(&extensions.example),
             inner: OnceLock::new(),
@@ -202,6 +217,7 @@ struct Extensions {
     format: Option<ExtensionDescriptor>,
     hint: Option<ExtensionDescriptor>,
     example: Option<ExtensionDescriptor>,
+    any_case: Option<ExtensionDescriptor>,
 }
 
 impl Extensions {
@@ -218,6 +234,7 @@ impl Extensions {
                 format: named("berth.format"),
                 hint: named("berth.hint"),
                 example: named("berth.example"),
+                any_case: named("berth.any_case"),
             }
         })
     }

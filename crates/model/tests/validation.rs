@@ -179,3 +179,36 @@ fn environment() {
 fn policy() {
     run("policy.txt", 25);
 }
+
+/// What the validators of OpenMCF and Project Planton accept is accepted as it is: a file for each of their rules.
+#[test]
+fn manifests_of_other_tools_are_accepted_as_they_are() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/other_tools");
+    let mut kinds = std::collections::BTreeSet::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let bytes = std::fs::read(&path).unwrap();
+        let (manifests, problems) = parse(&path.display().to_string(), &bytes);
+        assert!(problems.is_empty(), "{}: {problems:#?}", path.display());
+        assert!(manifests.iter().all(|manifest| manifest.api_version != manifest.kind.api_version));
+        kinds.extend(manifests.into_iter().map(|manifest| manifest.kind.name.clone()));
+    }
+    assert_eq!(kinds.len(), 7, "{kinds:?}");
+}
+
+/// Berth's own groups keep names as labels; a region is kept as the cloud spells it.
+#[test]
+fn what_other_tools_may_write_is_kept_as_berth_has_it() {
+    let vpc =
+        "apiVersion: GROUP\nkind: CivoVpc\nmetadata: {name: Depot.Net}\nspec: {networkName: Depot Net, region: LON1}\n";
+    let (manifests, problems) = parse("a.yaml", vpc.replace("GROUP", "civo.openmcf.org/v1").as_bytes());
+    assert!(problems.is_empty(), "{problems:?}");
+    let field = |path: &str| manifests[0].field_value(path).unwrap_or_default();
+    assert_eq!(
+        [field("spec.region"), field("spec.networkName"), field("metadata.name")],
+        ["lon1", "Depot Net", "Depot.Net"]
+    );
+    let (_, problems) = parse("a.yaml", vpc.replace("GROUP", "civo.berth.dev/v1").as_bytes());
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    assert_eq!(problems[0].path, "metadata.name");
+}

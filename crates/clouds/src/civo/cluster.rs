@@ -265,10 +265,13 @@ impl Handler for ClusterHandler {
         let region = text(&desired, "region")?.to_owned();
         let now = |field: &str| observed.and_then(|o| o.props.get(field));
         offers.check_region(api, &region, observed.is_none()).await?;
+        if now("cluster_name") != desired.get("cluster_name") {
+            check_name(text(&desired, "cluster_name")?)?;
+        }
         let version = text(&desired, "kubernetes_version")?.to_owned();
         // A version that the cluster already has need not be on offer any more.
         let resolved = match now("kubernetes_version").and_then(Value::as_str) {
-            Some(current) if versions::same(&version, current) => current.to_owned(),
+            Some(current) if versions::same(&version, current) => versions::kept(&version, current),
             _ => offers.version(api, &region, &version).await?,
         };
         put(&mut desired, "kubernetes_version", resolved);
@@ -327,7 +330,7 @@ impl Handler for ClusterHandler {
             region: &code,
             name: Some(name),
             cluster_type: Some("k3s"),
-            kubernetes_version: Some(text(desired, "kubernetes_version")?),
+            kubernetes_version: Some(versions::exact(text(desired, "kubernetes_version")?)),
             network_id: Some(text(desired, "network")?),
             tags: Some(tags.join(" ")),
             pools: Some(vec![PoolBody {
@@ -379,7 +382,8 @@ impl Handler for ClusterHandler {
             {
                 return Ok(());
             }
-            let body = ClusterBody { region: &code, kubernetes_version: Some(version), ..ClusterBody::default() };
+            let version = Some(versions::exact(version));
+            let body = ClusterBody { region: &code, kubernetes_version: version, ..ClusterBody::default() };
             return self.0.api.update_cluster(region, &observed.id, &body).await;
         }
         if changes(SIZE) {
@@ -454,6 +458,20 @@ impl Handler for ClusterHandler {
             ]
         }
     }
+}
+
+/// What Civo takes as a cluster's name: told before anything is made.
+fn check_name(name: &str) -> Outcome<()> {
+    let inside = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
+    if name.chars().all(inside) && name.starts_with(edge) && name.ends_with(edge) {
+        return Ok(());
+    }
+    Err(Trouble::refused(format!("Civo does not take `{name}` as the name of a cluster"))
+        .help("in spec.clusterName use letters, digits, hyphens and dots, starting and ending with a letter or digit"))
+}
+
+fn edge(c: char) -> bool {
+    c.is_ascii_alphanumeric()
 }
 
 #[cfg(test)]

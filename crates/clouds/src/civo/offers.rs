@@ -79,9 +79,10 @@ impl Offers {
         };
         let offered = self.versions.get(region, fetch).await?;
         match versions::resolve(wanted, &offered) {
-            Some(version) => Ok(version.to_owned()),
+            Some(version) => Ok(version),
             None => {
                 let nearest = versions::nearest(wanted, &offered, 3);
+                let wanted = versions::exact(wanted);
                 Err(Trouble::refused(format!("Civo does not offer Kubernetes {wanted} in {region}"))
                     .help(format!("the nearest it offers: {}", nearest.join(", ")))
                     .help("see all of them:   civo kubernetes versions"))

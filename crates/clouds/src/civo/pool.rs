@@ -28,6 +28,9 @@ const FIELDS: &[Field] = &[
     Field { name: "taints", change: Change::InPlace },
 ];
 
+/// Longest name of a pool that is made: its id is the name with nine characters more, and the value of a label on its nodes.
+const LONGEST_NEW_NAME: usize = 54;
+
 pub fn unit_id(cluster: &str, pool: &str) -> String {
     format!("{cluster}/{pool}")
 }
@@ -126,6 +129,13 @@ impl Handler for PoolHandler {
             let current = observed.and_then(|o| maybe(&o.props, "cluster_id"));
             let id = self.0.cluster_id(&region, cluster, current).await?;
             put(&mut desired, "cluster_id", id);
+        }
+        if observed.is_none()
+            && let Some(name) = maybe(&desired, "node_pool_name").filter(|name| name.len() > LONGEST_NEW_NAME)
+        {
+            return Err(Trouble::refused(format!("`{name}` is too long for the name of a new pool")).help(format!(
+                "Civo's ids of pools have room for {LONGEST_NEW_NAME} characters of spec.nodePoolName"
+            )));
         }
         if observed.and_then(|o| maybe(&o.props, "size")) != maybe(&desired, "size") {
             self.0.offers.check_size(&self.0.api, &region, text(&desired, "size")?).await?;

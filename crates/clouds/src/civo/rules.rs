@@ -22,7 +22,7 @@ impl Rule {
         let protocol = protocol.to_ascii_lowercase();
         let ports = if protocol == "icmp" { String::new() } else { normal_ports(ports) };
         let mut cidrs: Vec<String> =
-            cidrs.iter().map(|c| c.trim().to_ascii_lowercase()).filter(|c| !c.is_empty()).collect();
+            cidrs.iter().map(|c| range(&c.trim().to_ascii_lowercase())).filter(|c| !c.is_empty()).collect();
         if cidrs.is_empty() {
             cidrs.push("0.0.0.0/0".into());
         }
@@ -104,6 +104,15 @@ impl Rule {
         let mut rule = Self::new(inbound, protocol, ports, &cidrs, label);
         rule.allow = allow;
         Some(rule)
+    }
+}
+
+/// A single address as the range that holds it alone, which is how Civo shows it.
+fn range(text: &str) -> String {
+    match text.parse() {
+        Ok(std::net::IpAddr::V4(address)) => format!("{address}/32"),
+        Ok(std::net::IpAddr::V6(address)) => format!("{address}/128"),
+        Err(_) => text.to_owned(),
     }
 }
 

@@ -162,6 +162,9 @@ impl Handler for ClusterHandler {
         desired.insert("vpc".into(), json!(vpc));
         let seen = |name: &str| observed.map(|observed| text(&observed.props, name));
         let (region, size) = (text(&desired, "region"), text(&desired, "default_node_pool.size"));
+        if seen("cluster_name") != Some(text(&desired, "cluster_name")) {
+            offers::name("cluster", "clusterName", text(&desired, "cluster_name"))?;
+        }
         let wanted = text(&desired, "kubernetes_version");
         let settled = observed.is_some()
             && seen("region") == Some(region)

@@ -20,9 +20,11 @@ pub fn lower(input: &LowerInput<'_>) -> Result<Lowered, Trouble> {
     put("region", json!(spec.region));
     put("vpc", json!(reference(input, "vpc", "vpc_id", spec.vpc.as_ref())));
     // The cloud moves an automatically upgraded cluster on by itself: the version is then where it starts from.
-    let mark = if spec.auto_upgrade { AT_LEAST } else { "" };
+    // So it is without a patch number, which leaves the patch to the cloud.
     let version = spec.kubernetes_version.trim();
-    let version = Version::parse(version).map_or_else(|| version.to_owned(), |version| version.to_string());
+    let parsed = Version::parse(version);
+    let mark = if spec.auto_upgrade || parsed.is_some_and(|version| version.patch.is_none()) { AT_LEAST } else { "" };
+    let version = parsed.map_or_else(|| version.to_owned(), |version| version.to_string());
     put("kubernetes_version", json!(format!("{mark}{version}")));
     put("highly_available", json!(spec.highly_available));
     put("auto_upgrade", json!(spec.auto_upgrade));
@@ -38,7 +40,7 @@ pub fn lower(input: &LowerInput<'_>) -> Result<Lowered, Trouble> {
     put("default_node_pool.auto_scale", json!(pool.auto_scale));
     if pool.auto_scale {
         put("default_node_pool.initial_node_count", json!(pool.node_count));
-        put("default_node_pool.min_nodes", json!(pool.min_nodes));
+        put("default_node_pool.min_nodes", json!(pool.min_nodes()));
         put("default_node_pool.max_nodes", json!(pool.max_nodes));
     } else {
         put("default_node_pool.node_count", json!(pool.node_count));

@@ -20,7 +20,7 @@ pub fn lower(input: &LowerInput<'_>) -> Result<Lowered, Trouble> {
     put("auto_scale", json!(spec.auto_scale));
     if spec.auto_scale {
         put("initial_node_count", json!(spec.node_count));
-        put("min_nodes", json!(spec.min_nodes));
+        put("min_nodes", json!(spec.min_nodes()));
         put("max_nodes", json!(spec.max_nodes));
     } else {
         put("node_count", json!(spec.node_count));

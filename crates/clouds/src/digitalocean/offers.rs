@@ -38,6 +38,17 @@ pub fn size(options: &Options, size: &str) -> Outcome<()> {
         .help("see all:   doctl kubernetes options sizes"))
 }
 
+/// What DigitalOcean takes as the name of a cluster or pool: told before anything is made.
+pub fn name(what: &str, field: &str, name: &str) -> Outcome<()> {
+    let edge = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    if name.chars().all(|c| edge(c) || c == '-') && name.starts_with(edge) && name.ends_with(edge) {
+        return Ok(());
+    }
+    Err(Trouble::refused(format!("DigitalOcean does not take `{name}` as the name of a {what}")).help(format!(
+        "in spec.{field} use lower-case letters, digits and hyphens, starting and ending with a letter or digit"
+    )))
+}
+
 /// The id of a network given by name or id. What is only known after apply stays as it is.
 pub async fn vpc_id(client: &Client, given: &str, region: &str) -> Outcome<String> {
     if is_id(given) || given.starts_with(UNKNOWN) {

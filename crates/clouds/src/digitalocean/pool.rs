@@ -111,6 +111,10 @@ impl Handler for PoolHandler {
     }
 
     async fn check(&self, mut desired: Props, observed: Option<&Observed>) -> Outcome<Props> {
+        let wanted = text(&desired, "node_pool_name");
+        if observed.is_none_or(|observed| text(&observed.props, "node_pool_name") != wanted) {
+            offers::name("node pool", "nodePoolName", wanted)?;
+        }
         let cluster = offers::cluster_id(&self.client, text(&desired, "cluster")).await?;
         let tags = texts(&desired, "tags");
         if is_id(&cluster)

@@ -1,16 +1,19 @@
-//! Kubernetes versions as people write them and as DigitalOcean does: `1.33.1`, `v1.33.1`, `1.33.1-do.0`.
+//! Kubernetes versions as people write them and as DigitalOcean does: `1.33`, `1.33.1`, `v1.33.1`, `1.33.1-do.0`.
 
 use berth_engine::handler::{Outcome, Trouble};
+use std::cmp::Ordering;
 use std::fmt;
 
-/// With automatic upgrades a version is a lower bound: written as `>=1.33.1`, met by later patches of the same minor version.
+/// With automatic upgrades, and without a patch number, a version is a lower bound: written as `>=1.33.1`, met by later
+/// patches of the same minor version.
 pub const AT_LEAST: &str = ">=";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version {
     pub major: u32,
     pub minor: u32,
-    pub patch: u32,
+    /// Absent means any.
+    pub patch: Option<u32>,
     /// DigitalOcean's own count: the `0` of `-do.0`. Absent means any.
     pub build: Option<u32>,
 }
@@ -24,23 +27,31 @@ impl Version {
             None => (text, None),
         };
         let mut parts = numbers.split('.').map(|part| part.parse::<u32>().ok());
-        let version = Self { major: parts.next()??, minor: parts.next()??, patch: parts.next()??, build };
-        parts.next().is_none().then_some(version)
+        let (major, minor) = (parts.next()??, parts.next()??);
+        let patch = match parts.next() {
+            Some(patch) => Some(patch?),
+            // A build number counts the builds of one patch.
+            None if build.is_some() => return None,
+            None => None,
+        };
+        parts.next().is_none().then_some(Self { major, minor, patch, build })
     }
 
-    fn core(&self) -> (u32, u32, u32) {
-        (self.major, self.minor, self.patch)
+    fn line(&self) -> (u32, u32) {
+        (self.major, self.minor)
     }
 
     /// Whether `other` is what was asked for.
     fn accepts(&self, other: &Self) -> bool {
-        self.core() == other.core() && (self.build.is_none() || self.build == other.build)
+        let fits = |wanted: Option<u32>, given: Option<u32>| wanted.is_none() || wanted == given;
+        self.line() == other.line() && fits(self.patch, other.patch) && fits(self.build, other.build)
     }
 }
 
 impl fmt::Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}.{}", self.major, self.minor, self.patch)?;
+        write!(f, "{}.{}", self.major, self.minor)?;
+        self.patch.map_or(Ok(()), |patch| write!(f, ".{patch}"))?;
         self.build.map_or(Ok(()), |build| write!(f, "-do.{build}"))
     }
 }
@@ -59,7 +70,7 @@ pub fn same(desired: &str, observed: &str) -> bool {
     if wanted.accepts(&running) {
         return true;
     }
-    let one_line = (wanted.major, wanted.minor) == (running.major, running.minor);
+    let one_line = wanted.line() == running.line();
     desired.starts_with(AT_LEAST) && one_line && !is_lower(&wanted, &running)
 }
 
@@ -80,11 +91,14 @@ pub fn refuse(from: &str, to: &str) -> Option<String> {
     })
 }
 
-/// Whether `wanted` lies below `running`; an absent build number lies below nothing.
+/// Whether `wanted` lies below `running`; an absent number lies below nothing.
 fn is_lower(running: &Version, wanted: &Version) -> bool {
-    wanted.core() < running.core()
-        || wanted.core() == running.core()
-            && matches!((wanted.build, running.build), (Some(wanted), Some(running)) if wanted < running)
+    let below = |wanted: Option<u32>, running: Option<u32>| match (wanted, running) {
+        (Some(wanted), Some(running)) => wanted.cmp(&running),
+        _ => Ordering::Equal,
+    };
+    let patches = below(wanted.patch, running.patch);
+    wanted.line().cmp(&running.line()).then(patches).then(below(wanted.build, running.build)) == Ordering::Less
 }
 
 /// The offered version that was meant, as the cloud writes it. A version that runs already needs no offer.
@@ -133,6 +147,8 @@ mod tests {
         }
         assert_eq!(resolve("1.33.1-do.2", &OFFERED, None).unwrap(), "1.33.1-do.2");
         assert_eq!(resolve(">=1.32.5", &OFFERED, None).unwrap(), ">=1.32.5-do.0");
+        assert_eq!(resolve(">=1.33", &OFFERED, None).unwrap(), ">=1.33.1-do.3", "the newest patch on offer");
+        assert_eq!(resolve(">=1.28", &OFFERED, Some("1.28.2-do.0")).unwrap(), ">=1.28", "as it runs");
     }
 
     #[test]
@@ -143,7 +159,8 @@ mod tests {
         let trouble = resolve("1.99.0", &OFFERED, None).unwrap_err();
         assert_eq!(trouble.help[0], "the nearest that it offers: 1.33.1-do.3");
         assert!(resolve("latest", &OFFERED, None).unwrap_err().message.contains("not a Kubernetes version"));
-        assert!(resolve("1.33", &OFFERED, None).is_err());
+        assert!(resolve(">=1.30", &OFFERED, None).unwrap_err().message.ends_with("does not offer Kubernetes 1.30"));
+        assert!(resolve("1.33-do.1", &OFFERED, None).is_err());
         assert!(resolve("1.33.1-do.9", &OFFERED, None).is_err());
     }
 
@@ -165,6 +182,8 @@ mod tests {
         assert!(!same(">=1.33.1-do.2", "1.33.1-do.0"));
         assert!(!same(">=1.33.1", "1.34.0-do.0"));
         assert!(!same(">=1.33.1", "1.33.0-do.0"));
+        assert!(same(">=1.33", "1.33.0-do.0") && same(">=1.33", "1.33.9-do.1"));
+        assert!(!same(">=1.33", "1.34.0-do.0"));
     }
 
     #[test]
@@ -174,5 +193,7 @@ mod tests {
         assert!(refuse("1.31.9-do.0", "1.33.1").unwrap().contains("go to 1.32 before"));
         assert_eq!(refuse("1.32.5-do.0", "1.33.1-do.3"), None);
         assert_eq!(refuse("1.33.1-do.0", "1.33.1-do.3"), None);
+        assert_eq!(refuse("1.33.1-do.0", ">=1.33"), None);
+        assert!(refuse("1.33.1-do.0", ">=1.32").unwrap().contains("cannot go back"));
     }
 }

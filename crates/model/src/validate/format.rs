@@ -12,6 +12,8 @@ use std::time::Duration;
 /// A syntax named by the `(berth.format)` option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
+    /// What a cloud may take as an object's name.
+    ObjectName,
     Cidr,
     Cidr24,
     Cidr162024,
@@ -35,6 +37,7 @@ impl Format {
     pub(crate) fn named(name: &str) -> Option<Self> {
         Some(match name {
             "" => return None,
+            "object_name" => Format::ObjectName,
             "cidr" => Format::Cidr,
             "cidr_24" => Format::Cidr24,
             "cidr_16_20_24" => Format::Cidr162024,
@@ -53,6 +56,7 @@ impl Format {
     /// What it looks like, for `explain`.
     pub fn describe(self) -> &'static str {
         match self {
+            Format::ObjectName => "name as the cloud has it",
             Format::Cidr => "address range (CIDR)",
             Format::Cidr24 => "IPv4 range (CIDR), /24 or wider",
             Format::Cidr162024 => "IPv4 range (CIDR), /16, /20 or /24",
@@ -71,6 +75,7 @@ impl Format {
     /// What is wrong with a value that is not empty.
     pub(crate) fn broken(self, subject: &Subject<'_>, value: &str) -> Option<Violation> {
         let message = match self {
+            Format::ObjectName => object_name(subject, value),
             Format::Cidr => cidr(subject, value, "10.20.0.0/24").err(),
             Format::Cidr24 => range_v4(subject, value, "10.20.0.0/24", |prefix| {
                 (prefix > 24).then(|| format!("{} must be /24 or wider, not /{prefix}", subject.bare()))
@@ -100,6 +105,20 @@ impl Format {
         };
         message.map(Violation::new)
     }
+}
+
+/// Text of visible characters; the cloud itself says which of them it takes.
+fn object_name(subject: &Subject<'_>, value: &str) -> Option<String> {
+    // Marks that change how the text around them is shown.
+    let hidden =
+        |c: char| matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}');
+    if value.trim() != value {
+        return Some(format!("{} must not begin or end with a space", subject.with(value)));
+    }
+    value
+        .chars()
+        .any(|c| c.is_control() || hidden(c))
+        .then(|| format!("{} has characters that cannot be seen", subject.bare()))
 }
 
 fn cidr(subject: &Subject<'_>, value: &str, example: &str) -> Result<IpNet, String> {
@@ -144,7 +163,8 @@ fn ports(subject: &Subject<'_>, value: &str) -> Option<String> {
     (first > last).then(|| format!("{} is upside down: did you mean `{last}-{first}`?", subject.with(value)))
 }
 
-/// Takes the forms people write: `1.29.0`, `v1.29.0`, `1.29.0-k3s1`, `1.29.0+k3s1`, `1.33.1-do.0`, `talos-v1.5.0`.
+/// Takes the forms people write: `1.29` (the newest patch on offer), `1.29.0`, `v1.29.0`, `1.29.0-k3s1`, `1.29.0+k3s1`,
+/// `1.33.1-do.0`, `talos-v1.5.0`.
 fn version(subject: &Subject<'_>, value: &str) -> Option<String> {
     if value.eq_ignore_ascii_case("latest") || value.eq_ignore_ascii_case("stable") {
         return Some(format!(
@@ -166,10 +186,8 @@ fn version(subject: &Subject<'_>, value: &str) -> Option<String> {
             && suffix.len() <= 32
             && suffix.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'.' || b == b'-')
     });
-    if parts.iter().all(|part| number(part)) && parts.len() == 2 && suffix.is_none() {
-        return Some(format!("{} must have a patch number, such as {numbers}.0", subject.with(value)));
-    }
-    let fits = parts.len() == 3 && parts.iter().all(|part| number(part)) && suffix_fits;
+    let whole = parts.len() == 3 || (parts.len() == 2 && suffix.is_none() && !value.starts_with("talos-"));
+    let fits = whole && parts.iter().all(|part| number(part)) && suffix_fits;
     (!fits).then(|| format!("{} is not a version such as 1.30.5", subject.with(value)))
 }
 
@@ -244,12 +262,14 @@ mod tests {
 
     #[test]
     fn versions_come_in_the_forms_people_write() {
-        for fine in ["1.29.0", "v1.29.0", "1.29.0-k3s1", "1.29.0+k3s1", "1.33.1-do.0", "talos-v1.5.0"] {
+        for fine in ["1.29", "v1.29", "1.29.0", "v1.29.0", "1.29.0-k3s1", "1.29.0+k3s1", "1.33.1-do.0", "talos-v1.5.0"]
+        {
             assert_eq!(broken(Format::Version, fine), None, "{fine}");
         }
         for (bad, message) in [
             ("latest", "it must be explicit, not `latest`: the same manifest would mean another version tomorrow"),
-            ("1.29", "it `1.29` must have a patch number, such as 1.29.0"),
+            ("1.29-k3s1", "it `1.29-k3s1` is not a version such as 1.30.5"),
+            ("1", "it `1` is not a version such as 1.30.5"),
             ("1.29.x", "it `1.29.x` is not a version such as 1.30.5"),
             ("1.29.0-", "it `1.29.0-` is not a version such as 1.30.5"),
         ] {

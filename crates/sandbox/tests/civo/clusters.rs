@@ -254,7 +254,7 @@ async fn what_the_documents_of_the_provider_look_up_is_there() {
     let (_, sizes) = cloud.get("/v2/sizes").await;
     assert_eq!(named(&sizes, "g3.small")["type"], "Instance");
     let instance = cloud.post(CLUSTERS, json!({"name": "x", "target_nodes_size": "g3.small"})).await;
-    assert_eq!(instance.0, 400, "sizes of instances carry no nodes");
+    assert_eq!(instance.0, 404, "sizes of instances carry no nodes");
 
     let (_, images) = cloud.get("/v2/disk_images").await;
     let focal = named(&images, "ubuntu-focal");

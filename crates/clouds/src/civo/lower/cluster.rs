@@ -31,7 +31,7 @@ pub fn lower(input: &LowerInput<'_>) -> Result<Lowered, Trouble> {
     put(&mut props, "region", region.as_str());
     put(&mut props, "network", network);
     put(&mut props, "cni", if spec.cni.is_empty() { "flannel" } else { &spec.cni });
-    put(&mut props, "kubernetes_version", versions::normal(&spec.kubernetes_version));
+    put(&mut props, "kubernetes_version", versions::desired(&spec.kubernetes_version));
     put(&mut props, "default_node_pool.size", default.size);
     put(&mut props, "default_node_pool.node_count", default.node_count);
     put(&mut props, "tags", tags(input, &spec.tags));
@@ -121,7 +121,7 @@ fn autoscaler(input: &LowerInput<'_>, spec: &CivoKubernetesClusterSpec, region: 
     }
     let bounds = scaled.iter().map(|pool| {
         let id = output_of(&format!("pool/{}", pool.name), "node_pool_id");
-        json!({"pool": id, "min": pool.min_nodes, "max": pool.max_nodes})
+        json!({"pool": id, "min": pool.min_nodes(), "max": pool.max_nodes})
     });
     let mut props = Props::new();
     put(&mut props, "region", region);

@@ -36,7 +36,7 @@ pub fn lower(input: &LowerInput<'_>) -> Result<Lowered, Trouble> {
         put(&mut props, "cluster_id", cluster.as_str());
         put(&mut props, "owner", super::owner(input));
         let id = output_of("pool", "node_pool_id");
-        put(&mut props, "pools", json!([{"pool": id, "min": spec.min_nodes, "max": spec.max_nodes}]));
+        put(&mut props, "pools", json!([{"pool": id, "min": spec.min_nodes(), "max": spec.max_nodes}]));
         lowered.units.push(Unit::new("autoscaler", "civo.autoscaler", region, props).after(["pool"]));
     }
     lowered.output("node_pool_id", "pool", "node_pool_id");
