@@ -12,7 +12,7 @@ use crate::http::{CloudName, Effects, Refusal, mutating};
 use crate::rule::{Action, Methods, Rule, When};
 
 /// Where the clusters' Kubernetes APIs are.
-const CLUSTERS: &str = "/clusters/";
+pub const CLUSTERS: &str = "/clusters/";
 
 /// What is to become of one call.
 #[derive(Debug, Default, PartialEq)]
@@ -31,6 +31,8 @@ pub enum Outcome {
     DropAfter,
     HoldBefore,
     HoldAfter,
+    /// Refused now, acted on so long after.
+    Late(Duration),
 }
 
 /// The rules in force, with how often each has matched and struck.
@@ -57,6 +59,12 @@ impl Faults {
     pub fn replace(&self, rules: Vec<Rule>) {
         let fresh = rules.into_iter().map(|rule| Live { rule, matched: 0, struck: 0 }).collect();
         *self.lock() = fresh;
+    }
+
+    /// The longest time that a list may be behind by these rules.
+    pub fn longest_lag(&self) -> Duration {
+        let lag = |live: &Live| if let Action::Lag(lag) = live.rule.action { lag } else { Duration::ZERO };
+        self.lock().iter().map(lag).max().unwrap_or_default()
     }
 
     /// Each rule as text, with how many calls matched it and how many it struck.
@@ -89,6 +97,11 @@ impl Faults {
                 }
                 Action::Delay(delay) => {
                     verdict.delay += *delay;
+                    Outcome::Pass
+                }
+                Action::Late(after) => Outcome::Late(*after),
+                Action::Lag(lag) => {
+                    verdict.effects.lag = verdict.effects.lag.max(*lag);
                     Outcome::Pass
                 }
                 Action::DropBefore => Outcome::DropBefore,
@@ -237,6 +250,17 @@ mod tests {
         let verdict = f.judge(CloudName::Civo, &Method::POST, "/v2/kubernetes/clusters");
         assert_eq!((verdict.delay, &verdict.outcome), (Duration::from_millis(30), &Outcome::Pass));
         assert!(verdict.effects.stuck && verdict.effects.out_of_capacity("FRA1"));
+    }
+
+    #[test]
+    fn late_is_for_changes_and_lag_for_reads_beside_any_other_rule() {
+        let f = faults(&["lag=2s", "random=0", "late=300ms nth=2"]);
+        let read = f.judge(CloudName::Civo, &Method::GET, "/v2/networks");
+        assert_eq!((read.outcome, read.effects.lag), (Outcome::Pass, Duration::from_secs(2)));
+        let change = f.judge(CloudName::Civo, &Method::POST, "/v2/networks");
+        assert_eq!((change.outcome, change.effects.lag), (Outcome::Pass, Duration::ZERO));
+        assert_eq!(outcome(&f, Method::PUT, "/v2/networks/1"), Outcome::Late(Duration::from_millis(300)));
+        assert_eq!(f.longest_lag(), Duration::from_secs(2));
     }
 
     #[test]

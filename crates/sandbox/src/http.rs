@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::{HeaderMap, Method};
@@ -87,13 +88,15 @@ impl Refusal {
     }
 }
 
-/// Faults that only the handler of a create can carry out.
+/// Faults that only the handler of a call can carry out.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Effects {
     /// The cluster or pool being made never leaves its building phase.
     pub stuck: bool,
     /// Regions in which nothing with nodes can be made now.
     pub no_capacity: Vec<String>,
+    /// Lists show what was so long ago, in real time.
+    pub lag: Duration,
 }
 
 impl Effects {

@@ -31,8 +31,15 @@ pub enum Methods {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
-    Status { status: u16, retry_after: Option<f64> },
+    Status {
+        status: u16,
+        retry_after: Option<f64>,
+    },
     Delay(Duration),
+    /// Refused with 504, and acted on so long after.
+    Late(Duration),
+    /// Lists show what was so long ago.
+    Lag(Duration),
     DropBefore,
     DropAfter,
     HoldBefore,
@@ -58,8 +65,8 @@ pub struct RuleError {
     pub reason: String,
 }
 
-const ACTIONS: &str = "a status code such as 503, delay=2s, drop-before, drop-after, hold-before, hold-after, quota, \
-                       no-capacity=REGION, stuck or random=0.3";
+const ACTIONS: &str = "a status code such as 503, delay=2s, late=2s, lag=2s, drop-before, drop-after, hold-before, \
+                       hold-after, quota, no-capacity=REGION, stuck or random=0.3";
 
 impl FromStr for Rule {
     type Err = RuleError;
@@ -111,9 +118,19 @@ fn parse(text: &str) -> Result<Rule, String> {
             _ => return Err("retry-after goes with a status code only".into()),
         }
     }
+    let for_clusters = path.as_deref().is_some_and(|path: &str| path.starts_with(crate::faults::CLUSTERS));
+    if for_clusters && matches!(action, Action::Late(_) | Action::Lag(_)) {
+        return Err("late and lag are for the clouds' own APIs, not for their clusters'".into());
+    }
     // What is refused or broken by these is the making of something, unless the rule says otherwise.
     let makes = matches!(action, Action::Quota | Action::NoCapacity(_) | Action::Stuck);
-    let methods = methods.unwrap_or(if makes { Methods::One(Method::POST) } else { Methods::Any });
+    let methods = methods.unwrap_or(match action {
+        _ if makes => Methods::One(Method::POST),
+        // Nobody can tell a read that was acted on from one that was not; and only reads are of lists.
+        Action::Late(_) => Methods::Mutating,
+        Action::Lag(_) => Methods::One(Method::GET),
+        _ => Methods::Any,
+    });
     Ok(Rule { methods, path, cloud, action, when: when.unwrap_or(When::Always) })
 }
 
@@ -163,7 +180,9 @@ fn parse_action(word: &str) -> Result<Action, String> {
         };
     }
     Ok(match word.split_once('=').unwrap_or((word, "")) {
-        ("delay", value) => Action::Delay(delay(value)?),
+        ("delay", value) => Action::Delay(time(word, value)?),
+        ("late", value) => Action::Late(time(word, value)?),
+        ("lag", value) => Action::Lag(time(word, value)?),
         ("drop-before", "") => Action::DropBefore,
         ("drop-after", "") => Action::DropAfter,
         ("hold-before", "") => Action::HoldBefore,
@@ -191,7 +210,7 @@ fn seconds(value: &str) -> Result<f64, String> {
     }
 }
 
-fn delay(value: &str) -> Result<Duration, String> {
+fn time(word: &str, value: &str) -> Result<Duration, String> {
     let (number, unit) = match value.find(|c: char| c.is_ascii_alphabetic()) {
         Some(at) => value.split_at(at),
         None => (value, "s"),
@@ -204,7 +223,7 @@ fn delay(value: &str) -> Result<Duration, String> {
     };
     match number.parse::<f64>().map(|n| n * factor) {
         Ok(s) if s > 0.0 && s <= MAX_DELAY.as_secs_f64() => Ok(Duration::from_secs_f64(s)),
-        _ => Err(format!("`delay={value}`: give a time such as 500ms, 2s or 1m, up to {}s", MAX_DELAY.as_secs())),
+        _ => Err(format!("`{word}`: give a time such as 500ms, 2s or 1m, up to {}s", MAX_DELAY.as_secs())),
     }
 }
 
@@ -222,6 +241,8 @@ impl fmt::Display for Rule {
             Action::Status { status, retry_after: None } => status.to_string(),
             Action::Status { status, retry_after: Some(wait) } => format!("{status} retry-after={wait}"),
             Action::Delay(time) => format!("delay={}ms", time.as_millis()),
+            Action::Late(time) => format!("late={}ms", time.as_millis()),
+            Action::Lag(time) => format!("lag={}ms", time.as_millis()),
             Action::DropBefore => "drop-before".into(),
             Action::DropAfter => "drop-after".into(),
             Action::HoldBefore => "hold-before".into(),
@@ -260,6 +281,9 @@ mod tests {
             "POST quota",
             "hold-before",
             "random=0.3",
+            "POST /v2/kubernetes/clusters digitalocean late=300ms nth=1",
+            "mutating late=2000ms rate=0.1",
+            "GET lag=2000ms",
         ] {
             assert_eq!(text.parse::<Rule>().map(|r| r.to_string()), Ok(text.to_owned()));
         }
@@ -286,6 +310,9 @@ mod tests {
             ("delay=2h", "500ms, 2s or 1m"),
             ("delay=0", "500ms, 2s or 1m"),
             ("delay=9999s", "up to 600s"),
+            ("late", "`late`: give a time such as 500ms"),
+            ("lag=1h", "500ms, 2s or 1m"),
+            ("/clusters/** late=1s", "not for their clusters'"),
             ("no-capacity", "no-capacity=fra1"),
             ("explode", "`explode` is not known"),
             ("drop-after retry-after=1", "status code only"),

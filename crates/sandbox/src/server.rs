@@ -42,6 +42,7 @@ struct Port {
     cloud: Arc<dyn Cloud>,
     world: Arc<World>,
     token: Option<String>,
+    stopped: watch::Receiver<bool>,
 }
 
 /// Binds to a loopback address; any other is refused, as the simulated clouds know no real authentication.
@@ -62,7 +63,7 @@ impl Server {
         let addr =
             listener.local_addr().map_err(|source| SandboxError::Bind { addr: ([127, 0, 0, 1], 0).into(), source })?;
         let (stop, stopped) = watch::channel(false);
-        let port = Arc::new(Port { cloud, world, token });
+        let port = Arc::new(Port { cloud, world, token, stopped: stopped.clone() });
         let accepting = tokio::spawn(accept(listener, port, stopped));
         Ok(Server { addr, stop, accepting })
     }
@@ -116,7 +117,7 @@ async fn serve(stream: TcpStream, port: Arc<Port>) {
 }
 
 impl Port {
-    async fn answer(&self, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Dropped> {
+    async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Dropped> {
         let (head, body) = request.into_parts();
         let body = match read(body).await {
             Ok(body) => body,
@@ -130,7 +131,7 @@ impl Port {
         self.judge(call).await.map(respond)
     }
 
-    async fn judge(&self, mut call: Call) -> Result<Reply, Dropped> {
+    async fn judge(self: Arc<Self>, mut call: Call) -> Result<Reply, Dropped> {
         let traffic = self.world.traffic(self.cloud.name());
         traffic.count(&call.method);
         if !self.authorised(&call) {
@@ -177,7 +178,28 @@ impl Port {
                 never().await;
                 Err(Dropped)
             }
+            Outcome::Late(after) => {
+                let reply = self.cloud.refuse(&Refusal::Injected { status: 504, retry_after: None });
+                self.record(&call, Some("late"), Some(&reply), false);
+                traffic.late_begins();
+                let port = self.clone();
+                tokio::spawn(async move { port.act_late(&call, after).await });
+                Ok(reply)
+            }
         }
+    }
+
+    /// Acts on a call whose caller was told that it failed, and may be gone. A sandbox that stops meanwhile never does.
+    async fn act_late(&self, call: &Call, after: Duration) {
+        let mut stopped = self.stopped.clone();
+        tokio::select! {
+            _ = stopped.wait_for(|stopped| *stopped) => {}
+            () = tokio::time::sleep(after) => {
+                let reply = self.handle(call);
+                self.record(call, Some("acted on late"), None, reply.ok());
+            }
+        }
+        self.world.traffic(self.cloud.name()).late_ends();
     }
 
     fn handle(&self, call: &Call) -> Reply {

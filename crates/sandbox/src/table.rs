@@ -1,6 +1,7 @@
 //! One type of cloud object: found by id, listed by any key, gone when its time has come.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -12,7 +13,7 @@ use crate::clock::SimTime;
 const MAX_DEPARTED: usize = 1000;
 
 /// What a cloud keeps in a `Table`.
-pub trait Object: Serialize + DeserializeOwned + Send + 'static {
+pub trait Object: Clone + Serialize + DeserializeOwned + Send + 'static {
     /// Stable name of the type in the state file and the ledger, such as `civo.cluster`.
     const TYPE: &'static str;
 
@@ -45,10 +46,20 @@ pub struct Table<T> {
     departed: VecDeque<String>,
     changed: Vec<u64>,
     removed: Vec<u64>,
+    /// What rows were before they changed, oldest first: for lists that are behind. Kept while `memory` is not zero.
+    past: VecDeque<Past<T>>,
+    memory: Duration,
     next: u64,
     weight: u64,
     created: u64,
     deleted: u64,
+}
+
+/// A row as it was until `at`; `None` when it was not there yet.
+struct Past<T> {
+    at: Instant,
+    seq: u64,
+    before: Option<T>,
 }
 
 impl<T> Default for Table<T> {
@@ -62,6 +73,8 @@ impl<T> Default for Table<T> {
             departed: VecDeque::new(),
             changed: Vec::new(),
             removed: Vec::new(),
+            past: VecDeque::new(),
+            memory: Duration::ZERO,
             next: 1,
             weight: 0,
             created: 0,
@@ -75,6 +88,7 @@ impl<T: Object> Table<T> {
     pub fn insert(&mut self, object: T) {
         let seq = self.next;
         self.created += 1;
+        self.remember(seq, None);
         self.place(seq, object);
         self.changed.push(seq);
     }
@@ -92,6 +106,7 @@ impl<T: Object> Table<T> {
     pub fn update<R>(&mut self, id: &str, change: impl FnOnce(&mut T) -> R) -> Option<R> {
         let seq = *self.ids.get(id)?;
         let mut object = self.rows.remove(&seq)?;
+        self.remember(seq, Some(&object));
         self.unlink(seq, &object);
         let was_leaving = object.gone_at().is_some();
         let result = change(&mut object);
@@ -134,6 +149,33 @@ impl<T: Object> Table<T> {
         let from = offset.min(seqs.len());
         let to = offset.saturating_add(limit).min(seqs.len());
         seqs[from..to].iter().filter_map(|seq| self.rows.get(seq))
+    }
+
+    /// All objects with a key as they were so long ago, oldest first. The empty key lists all.
+    pub fn behind(&self, key: &str, lag: Duration) -> Vec<&T> {
+        if lag.is_zero() {
+            return self.seqs(key).iter().filter_map(|seq| self.rows.get(seq)).collect();
+        }
+        let now = Instant::now();
+        let mut rows: BTreeMap<u64, &T> = self.rows.iter().map(|(seq, row)| (*seq, row)).collect();
+        for past in self.past.iter().rev().take_while(|past| now.duration_since(past.at) < lag) {
+            match &past.before {
+                Some(row) => _ = rows.insert(past.seq, row),
+                None => _ = rows.remove(&past.seq),
+            }
+        }
+        rows.into_values().filter(|row| key.is_empty() || row.keys().iter().any(|own| own == key)).collect()
+    }
+
+    fn remember(&mut self, seq: u64, before: Option<&T>) {
+        if self.memory.is_zero() {
+            return;
+        }
+        let at = Instant::now();
+        while self.past.front().is_some_and(|past| at.duration_since(past.at) > self.memory) {
+            self.past.pop_front();
+        }
+        self.past.push_back(Past { at, seq, before: before.cloned() });
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &T> {
@@ -191,6 +233,7 @@ impl<T: Object> Table<T> {
 
     fn take(&mut self, seq: u64) -> Option<T> {
         let object = self.rows.remove(&seq)?;
+        self.remember(seq, Some(&object));
         self.unlink(seq, &object);
         self.ids.remove(object.id());
         drop_from(&mut self.all, seq);
@@ -213,6 +256,8 @@ fn drop_from(list: &mut Vec<u64>, seq: u64) {
 /// What the world does with every table, whatever it holds.
 pub trait AnyTable: Send {
     fn type_name(&self) -> &'static str;
+    /// For how long lists can be behind: changes are remembered for that time from now on.
+    fn set_memory(&mut self, memory: Duration);
     /// Lets go of what has reached its time.
     fn sweep(&mut self, now: SimTime);
     /// Appends one line of the state file for each change since the last call.
@@ -248,6 +293,13 @@ impl<T: Object> Table<T> {
 impl<T: Object> AnyTable for Table<T> {
     fn type_name(&self) -> &'static str {
         T::TYPE
+    }
+
+    fn set_memory(&mut self, memory: Duration) {
+        self.memory = memory;
+        if memory.is_zero() {
+            self.past.clear();
+        }
     }
 
     fn sweep(&mut self, now: SimTime) {
@@ -334,7 +386,7 @@ mod tests {
 
     use super::*;
 
-    #[derive(Serialize, Deserialize)]
+    #[derive(Clone, Serialize, Deserialize)]
     struct Thing {
         id: String,
         name: String,
@@ -399,6 +451,29 @@ mod tests {
         table.sweep(SimTime(50));
         assert!(table.get("id1").is_none());
         assert_eq!((table.len(), table.count("region:x"), table.totals()), (2, 2, (3, 1)));
+    }
+
+    #[test]
+    fn lists_that_are_behind_show_what_was() {
+        let lag = Duration::from_millis(200);
+        let mut table = Table::default();
+        table.set_memory(Duration::from_secs(10));
+        (0..3).for_each(|n| table.insert(thing(n)));
+        let names = |table: &Table<Thing>, key: &str, lag| -> Vec<String> {
+            table.behind(key, lag).iter().map(|thing| thing.name.clone()).collect()
+        };
+        assert!(names(&table, "", lag).is_empty(), "made a moment ago");
+        std::thread::sleep(lag);
+        table.update("id0", |t| t.name = "new".into());
+        table.update("id1", |t| t.gone = Some(SimTime(5)));
+        table.sweep(SimTime(5));
+        table.remove("id2");
+        table.insert(thing(3));
+        assert_eq!(names(&table, "", lag), ["n0", "n1", "n2"]);
+        assert_eq!(names(&table, "name:n0", lag), ["n0"]);
+        assert_eq!(names(&table, "", Duration::ZERO), ["new", "n3"]);
+        std::thread::sleep(lag);
+        assert_eq!(names(&table, "region:x", lag), ["new", "n3"]);
     }
 
     #[test]

@@ -36,12 +36,14 @@ pub struct Traffic {
     numbers: AtomicU64,
     events: Mutex<VecDeque<Event>>,
     held: watch::Sender<usize>,
+    late: AtomicU64,
 }
 
 impl Default for Traffic {
     fn default() -> Traffic {
         let by_method = std::array::from_fn(|_| AtomicU64::new(0));
-        Traffic { by_method, numbers: AtomicU64::new(0), events: Mutex::default(), held: watch::channel(0).0 }
+        let held = watch::channel(0).0;
+        Traffic { by_method, numbers: AtomicU64::new(0), events: Mutex::default(), held, late: AtomicU64::new(0) }
     }
 }
 
@@ -68,7 +70,7 @@ impl Traffic {
         let counts = METHODS.iter().map(Method::as_str).chain(["OTHER"]).zip(&self.by_method);
         let by_method: BTreeMap<&str, u64> =
             counts.map(|(name, n)| (name, n.load(Ordering::Relaxed))).filter(|(_, n)| *n > 0).collect();
-        json!({"total": self.total(), "mutating": self.mutating(), "by_method": by_method})
+        json!({"total": self.total(), "mutating": self.mutating(), "by_method": by_method, "late": self.late()})
     }
 
     pub fn record(
@@ -101,6 +103,20 @@ impl Traffic {
 
     pub fn held(&self) -> usize {
         *self.held.borrow()
+    }
+
+    /// A call was refused and is to be acted on later, or now was.
+    pub fn late_begins(&self) {
+        self.late.fetch_add(1, Ordering::SeqCst);
+    }
+
+    pub fn late_ends(&self) {
+        self.late.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// How many calls were refused and are still to be acted on.
+    pub fn late(&self) -> u64 {
+        self.late.load(Ordering::SeqCst)
     }
 
     /// Waits until a call is held, at most `limit`; gives how many are.

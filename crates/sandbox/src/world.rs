@@ -147,8 +147,11 @@ impl World {
         let mut guard = self.lock();
         let inner = &mut *guard;
         inner.state.now = self.clock.now();
-        let now = inner.state.now;
-        inner.state.tables_mut().into_iter().for_each(|table| table.sweep(now));
+        let (now, memory) = (inner.state.now, self.faults.longest_lag());
+        for table in inner.state.tables_mut() {
+            table.set_memory(memory);
+            table.sweep(now);
+        }
         let result = work(&mut inner.state);
         self.save(inner);
         result

@@ -53,9 +53,9 @@ pub fn list(state: &State, region: &str, call: &Call, kube: &KubeServer) -> Repl
     let per_page = call.number("per_page", DEFAULT_PER_PAGE).min(MAX_PER_PAGE);
     let page = call.number("page", 1);
     let key = format!("region:{region}");
-    let pages = state.civo.clusters.count(&key).div_ceil(per_page).max(1);
-    let offset = (page - 1).saturating_mul(per_page);
-    let found = state.civo.clusters.page(&key, offset, per_page);
+    let all = state.civo.clusters.behind(&key, call.effects.lag);
+    let pages = all.len().div_ceil(per_page).max(1);
+    let found = all.into_iter().skip((page - 1).saturating_mul(per_page)).take(per_page);
     let items = found.map(|cluster| show::cluster(cluster, state.now, kube)).collect();
     Reply::json(200, &show::Page { page, per_page, pages, items })
 }

@@ -1,5 +1,7 @@
 //! Firewalls and their rules, under `/v2/firewalls` and `/v2/vpc/firewalls`.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -139,9 +141,9 @@ fn show(state: &State, firewall: &Firewall) -> Value {
            "rules": firewall.rules})
 }
 
-pub fn list(state: &State, region: &str) -> Reply {
-    let all = state.civo.firewalls.find(&format!("region:{region}"));
-    Reply::json(200, &all.map(|firewall| show(state, firewall)).collect::<Vec<_>>())
+pub fn list(state: &State, region: &str, lag: Duration) -> Reply {
+    let all = state.civo.firewalls.behind(&format!("region:{region}"), lag);
+    Reply::json(200, &all.into_iter().map(|firewall| show(state, firewall)).collect::<Vec<_>>())
 }
 
 pub fn get(state: &State, region: &str, id: &str) -> Result<Reply, Failure> {
@@ -299,6 +301,10 @@ pub fn create_rule(state: &mut State, region: &str, id: &str, input: RuleIn) -> 
     }
     let id = firewall.id.clone();
     let rule = input.check(&id)?;
+    // Civo refuses a rule that the firewall has already, and does not say that this is why.
+    if firewall.rules.iter().any(|other| other.brief() == rule.brief()) {
+        return fail(409, "database_firewall_rule_create", "Unknown error creating a firewall rule");
+    }
     let reply = Reply::json(200, &rule);
     state.civo.firewalls.update(&id, |firewall| firewall.rules.push(rule));
     Ok(reply)

@@ -144,7 +144,7 @@ impl Civo {
     fn networks(&self, call: &Call, path: &[&str]) -> Result<Reply, Failure> {
         let region = region_of(call)?;
         match (call.method.as_str(), path) {
-            ("GET", []) => Ok(self.world.with(|state| network::list(state, region))),
+            ("GET", []) => Ok(self.world.with(|state| network::list(state, region, call.effects.lag))),
             ("GET", [id]) => self.world.with(|state| network::get(state, region, id)),
             ("GET", [id, "subnets"]) => {
                 self.world.with(|state| network::find(state, region, id).map(|_| account::none()))
@@ -174,7 +174,7 @@ impl Civo {
     fn firewalls(&self, call: &Call, path: &[&str]) -> Result<Reply, Failure> {
         let region = region_of(call)?;
         match (call.method.as_str(), path) {
-            ("GET", []) => Ok(self.world.with(|state| firewall::list(state, region))),
+            ("GET", []) => Ok(self.world.with(|state| firewall::list(state, region, call.effects.lag))),
             ("GET", [id]) => self.world.with(|state| firewall::get(state, region, id)),
             ("POST", []) => {
                 let input = call.json()?;

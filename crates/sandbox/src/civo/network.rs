@@ -1,5 +1,7 @@
 //! Networks, under `/v2/networks` and `/v2/vpc/networks`.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -100,9 +102,9 @@ fn nameservers() -> Vec<String> {
     vec!["8.8.8.8".into(), "1.1.1.1".into()]
 }
 
-pub fn list(state: &State, region: &str) -> Reply {
-    let all = state.civo.networks.find(&format!("region:{region}"));
-    Reply::json(200, &all.map(|network| network.show(state.now)).collect::<Vec<_>>())
+pub fn list(state: &State, region: &str, lag: Duration) -> Reply {
+    let all = state.civo.networks.behind(&format!("region:{region}"), lag);
+    Reply::json(200, &all.into_iter().map(|network| network.show(state.now)).collect::<Vec<_>>())
 }
 
 pub fn get(state: &State, region: &str, id: &str) -> Result<Reply, Failure> {

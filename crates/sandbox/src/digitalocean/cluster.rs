@@ -1,5 +1,7 @@
 //! Kubernetes clusters: `/v2/kubernetes/clusters`.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -242,9 +244,11 @@ fn check_firewall(firewall: Firewall) -> Answer<Firewall> {
 }
 
 pub fn list(state: &State, kube: &KubeServer, call: &Call) -> Answer<Reply> {
-    let (page, store) = (Page::of(call), &state.digitalocean);
-    let items = store.clusters.page("", page.offset(), page.len()).map(|c| shown(store, kube, c, state.now)).collect();
-    Ok(Reply::json(200, &page.wrap(call, "kubernetes_clusters", items, store.clusters.len())))
+    let (page, store, lag) = (Page::of(call), &state.digitalocean, call.effects.lag);
+    let clusters = store.clusters.behind("", lag);
+    let here = clusters.iter().skip(page.offset()).take(page.len());
+    let items = here.map(|cluster| shown(store, kube, cluster, state.now, lag)).collect();
+    Ok(Reply::json(200, &page.wrap(call, "kubernetes_clusters", items, clusters.len())))
 }
 
 pub fn get(state: &State, kube: &KubeServer, id: &str) -> Answer<Reply> {
@@ -253,7 +257,10 @@ pub fn get(state: &State, kube: &KubeServer, id: &str) -> Answer<Reply> {
 }
 
 fn answer(state: &State, kube: &KubeServer, status: u16, cluster: &Cluster) -> Reply {
-    Reply::json(status, &json!({"kubernetes_cluster": shown(&state.digitalocean, kube, cluster, state.now)}))
+    Reply::json(
+        status,
+        &json!({"kubernetes_cluster": shown(&state.digitalocean, kube, cluster, state.now, Duration::ZERO)}),
+    )
 }
 
 pub fn create(state: &mut State, kube: &KubeServer, call: &Call) -> Answer<Reply> {
@@ -450,11 +457,12 @@ pub fn messages(state: &State, id: &str) -> Answer<Reply> {
     Ok(Reply::json(200, &json!({"messages": []})))
 }
 
-pub fn shown(store: &Store, kube: &KubeServer, cluster: &Cluster, now: SimTime) -> Value {
+/// `lag`: its pools are shown as they were so long ago.
+pub fn shown(store: &Store, kube: &KubeServer, cluster: &Cluster, now: SimTime, lag: Duration) -> Value {
     let mut tags = cluster.tags.clone();
     tags.extend(["k8s".to_owned(), format!("k8s:{}", cluster.id)]);
-    let pools: Vec<Value> =
-        store.pools.find(&format!("cluster:{}", cluster.id)).map(|pool| pool::shown(pool, now)).collect();
+    let pools = store.pools.behind(&format!("cluster:{}", cluster.id), lag);
+    let pools: Vec<Value> = pools.into_iter().map(|pool| pool::shown(pool, now)).collect();
     let up = now >= cluster.api_up;
     let state = cluster.state(now);
     let status =

@@ -102,8 +102,8 @@ pub struct Wanted {
 
 pub fn list(state: &State, call: &Call, cluster: &str) -> Answer<Reply> {
     let cluster = state.digitalocean.live_cluster(cluster)?;
-    let pools = state.digitalocean.pools.find(&format!("cluster:{}", cluster.id));
-    let all = pools.map(|pool| shown(pool, state.now)).collect();
+    let pools = state.digitalocean.pools.behind(&format!("cluster:{}", cluster.id), call.effects.lag);
+    let all = pools.into_iter().map(|pool| shown(pool, state.now)).collect();
     Ok(Reply::json(200, &Page::of(call).cut(call, "node_pools", all)))
 }
 

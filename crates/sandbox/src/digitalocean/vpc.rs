@@ -84,8 +84,8 @@ pub fn seed(store: &mut Store, now: SimTime) {
 }
 
 pub fn list(state: &State, call: &Call) -> Answer<Reply> {
-    let (page, vpcs) = (Page::of(call), &state.digitalocean.vpcs);
-    let items = vpcs.page("", page.offset(), page.len()).map(shown).collect();
+    let (page, vpcs) = (Page::of(call), state.digitalocean.vpcs.behind("", call.effects.lag));
+    let items = vpcs.iter().skip(page.offset()).take(page.len()).map(|vpc| shown(vpc)).collect();
     Ok(Reply::json(200, &page.wrap(call, "vpcs", items, vpcs.len())))
 }
 

@@ -24,7 +24,7 @@ use super::api::{self, Ask, Given};
 use super::status::{self, Refused};
 use super::{Clusters, identity, watch};
 use crate::faults::Outcome;
-use crate::http::parse_query;
+use crate::http::{Refusal, parse_query};
 use crate::server::Dropped;
 
 const MAX_CONNECTIONS: usize = 4096;
@@ -182,6 +182,8 @@ async fn respond(clusters: &Arc<Clusters>, caller: &Caller, request: Request<Inc
     match verdict.outcome {
         Outcome::Pass => Ok(handle()?),
         Outcome::Refuse(refusal) => Err(status::fault(&refusal).into()),
+        // Rules for clusters cannot ask for it.
+        Outcome::Late(_) => Err(status::fault(&Refusal::Injected { status: 504, retry_after: None }).into()),
         Outcome::DropBefore => Err(Ending::Dropped),
         Outcome::DropAfter => {
             handle()?;
