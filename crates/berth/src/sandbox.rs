@@ -117,12 +117,12 @@ pub fn recorded(folder: &Path) -> Option<Record> {
     serde_json::from_str(&text).ok()
 }
 
-/// Whether something that speaks HTTP is there.
+/// Whether a sandbox is there: asked where no fault strikes.
 pub async fn answers(url: &str) -> bool {
     let Some(address) = url.strip_prefix("http://") else { return false };
     let ask = async {
         let mut stream = tokio::net::TcpStream::connect(address).await.ok()?;
-        let request = format!("GET /v2/regions HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+        let request = format!("GET /_sandbox/clock HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await.ok()?;
         let mut start = [0u8; 5];
         stream.read_exact(&mut start).await.ok()?;

@@ -88,6 +88,20 @@ fn background_stays_until_it_is_stopped() {
 }
 
 #[test]
+fn faults_do_not_hide_the_sandbox_from_commands() {
+    for fault in ["drop-before", "503", "hold-before", "delay=1m"] {
+        let project = Project::new();
+        let _stop = Stop(&project);
+        let mut args = vec!["sandbox", "--background", "--speed", "max", "--fail", fault];
+        args.extend(ANY);
+        project.berth(&args).ok();
+        project.berth(&["get", "--sandbox"]).ok();
+        let again = project.berth(&args).failed();
+        assert!(again.stderr.contains("has a sandbox running"), "{fault}: {again}");
+    }
+}
+
+#[test]
 fn a_record_whose_process_is_gone_is_never_killed() {
     let project = Project::new();
     let innocent = std::process::Command::new("sleep").arg("30").spawn().unwrap();
