@@ -164,6 +164,9 @@ fn take(
     args: &WorkspaceArgs,
 ) -> Result<String, String> {
     let id = &stored.id;
+    if !finding.stray.is_empty() {
+        return Err(finding.apply.clone());
+    }
     if finding.gone {
         return Err(format!("make it again:   {}", stored::command("apply", id, args)));
     }

@@ -7,7 +7,7 @@ use crate::output::Format;
 use crate::progress::{self, Display};
 use crate::terminal::harmless_line;
 use crate::workspace::WorkspaceArgs;
-use crate::{output, stored};
+use crate::{output, plan_view, stored};
 use berth_clouds::Clouds;
 use berth_engine::handler::Trouble;
 use berth_engine::progress::Watcher;
@@ -191,6 +191,7 @@ pub fn print_result(plan: &Plan, report: &Report, took: Duration, calls: u64, fo
         "failed": report.failed.iter().map(failed).collect::<Vec<_>>(),
         "left": report.left,
         "skipped": report.skipped,
+        "strays": report.strays.iter().map(|(id, stray)| json!({"resource": id, "id": stray.id, "remove": stray.remove})).collect::<Vec<_>>(),
         "interrupted": report.interrupted,
         "plan": plan.to_json(),
         "seconds": took.as_secs_f64(),
@@ -211,6 +212,10 @@ fn tell(
     print_result(plan, report, took, calls, format)?;
     for failure in trouble_failures(&report.failed, workspace, &|_| None) {
         failure.print();
+    }
+    for (id, stray) in &report.strays {
+        anstream::eprintln!("warning: {}: {}", harmless_line(&id.to_string()), plan_view::stray_text(stray));
+        anstream::eprintln!("  to delete it:   {}", harmless_line(&stray.remove));
     }
     if let Some(error) = &report.record {
         return Err(

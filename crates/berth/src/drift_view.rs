@@ -36,7 +36,7 @@ pub fn text(findings: &Findings, wide: bool) -> String {
     for (id, found) in findings.iter().take(shown) {
         let mut name = id.to_string();
         for finding in found {
-            let line = match finding.gone {
+            let line = match finding.field.is_empty() {
                 true => line(finding),
                 false => format!("{:<fields$}   {}", finding.field, line(finding)),
             };
@@ -55,6 +55,10 @@ pub fn text(findings: &Findings, wide: bool) -> String {
 }
 
 fn line(finding: &Finding) -> String {
+    if !finding.stray.is_empty() {
+        let kind = finding.unit_type.rsplit('.').next().unwrap_or_default();
+        return format!("made twice: {kind} {} is there too, and not used", finding.stray);
+    }
     if finding.gone {
         let what = if is_main(&finding.unit) || finding.unit == "firewall" {
             String::new()
@@ -93,7 +97,7 @@ fn cut(text: &str) -> String {
 /// For one cell of a table.
 pub fn short(found: &[Finding]) -> String {
     let Some(first) = found.first() else { return String::new() };
-    let line = match first.gone {
+    let line = match first.field.is_empty() {
         true => line(first),
         false => match (&first.declared, &first.found) {
             (Value::Array(_), _) | (_, Value::Array(_)) => format!("{} changed", first.field),
@@ -106,7 +110,7 @@ pub fn short(found: &[Finding]) -> String {
 /// What to type about it.
 pub fn commands(findings: &Findings, args: &WorkspaceArgs) -> String {
     let mut text = String::new();
-    let changed = findings.iter().find(|(_, found)| found.iter().any(|finding| !finding.gone));
+    let changed = findings.iter().find(|(_, found)| found.iter().any(|finding| !finding.field.is_empty()));
     let gone = findings.iter().find(|(_, found)| found.iter().any(|finding| finding.gone));
     // What apply refuses as a whole is not worth typing.
     let back = changed.filter(|(_, found)| !found.iter().any(|finding| finding.refused));

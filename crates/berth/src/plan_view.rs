@@ -4,7 +4,7 @@ use crate::address::Names;
 use crate::confirm::loses;
 use crate::terminal::{PIPE_WIDTH, harmless_line, stdout_width};
 use anstyle::{AnsiColor, Style};
-use berth_engine::unit::Op;
+use berth_engine::unit::{Op, Stray};
 use berth_engine::{Action, FieldChange, GoneCount, Plan, ResourcePlan, Takes, UnitPlan, is_unknown};
 use serde_json::Value;
 
@@ -29,7 +29,8 @@ pub fn text(plan: &Plan, wide: bool) -> String {
     let mut hidden = 0;
     for resource in &plan.resources {
         // In a large fleet what stays the same is only counted.
-        if resource.action == Action::Unchanged && !wide && plan.resources.len() > DETAILED {
+        let calm = resource.action == Action::Unchanged && resource.strays.is_empty();
+        if calm && !wide && plan.resources.len() > DETAILED {
             hidden += 1;
             continue;
         }
@@ -38,6 +39,14 @@ pub fn text(plan: &Plan, wide: bool) -> String {
         if detailed {
             for unit in &resource.units {
                 unit_lines(&mut text, resource, unit, room);
+            }
+        }
+        for stray in &resource.strays {
+            text.push_str(&format!("    {REMOVE}!{REMOVE:#} {}\n", stray_text(stray)));
+            if resource.action == Action::Delete {
+                text.push_str("      it is deleted too\n");
+            } else {
+                text.push_str(&format!("      to delete it:   {}\n", harmless_line(&stray.remove)));
             }
         }
     }
@@ -58,6 +67,12 @@ pub fn much_gone(accounts: &[GoneCount]) -> String {
         format!("  {REMOVE}{}{REMOVE:#}\n\n", harmless_line(&line))
     };
     accounts.iter().map(line).collect()
+}
+
+/// An object that a create made besides the one that is used.
+pub fn stray_text(stray: &Stray) -> String {
+    let kind = stray.unit_type.rsplit('.').next().unwrap_or_default();
+    harmless_line(&format!("made twice: {kind} {} is there too, and not used", stray.id)).into_owned()
 }
 
 fn style(action: Action) -> Style {

@@ -176,7 +176,8 @@ impl Http {
         unreachable!("the loop ends by its own count")
     }
 
-    /// Changes something, once, and reads the answer. A lost answer is `Class::Retry`: it may have taken effect.
+    /// Changes something, once, and reads the answer. A lost answer may have taken effect: that is `Class::Unanswered` where it
+    /// would have made something, and `Class::Retry` where repeating it does no harm.
     pub async fn send<T: DeserializeOwned>(
         &self,
         method: Method,
@@ -210,7 +211,7 @@ impl Http {
         serde_json::from_slice(body).map_err(|e| {
             // An answer that cannot be read is an answer that was lost: a change may well have taken effect.
             Trouble::new(
-                Class::Retry { after: None },
+                lost_class(method),
                 format!("{method} {path}: {}'s answer could not be understood: {e}", self.dialect.cloud()),
             )
         })
@@ -297,7 +298,7 @@ impl Http {
             Ok(answer) => answer?,
             Err(_) => {
                 return Err(Trouble::new(
-                    Class::Retry { after: None },
+                    lost_class(&method),
                     format!("{method} {path}: {cloud} did not answer within {} s", self.timeout.as_secs()),
                 ));
             }
@@ -319,10 +320,13 @@ impl Http {
     ) -> Trouble {
         let (code, words) = self.dialect.read(body);
         let refusal = Refusal { status: status.as_u16(), code: clip(&code), words: clip(&words), change };
-        let class = match self.dialect.class(&refusal).unwrap_or_else(|| class_of_status(refusal.status)) {
-            Class::Retry { after: None } => Class::Retry { after },
-            class => class,
+        let class = match self.dialect.class(&refusal) {
+            Some(class) => class,
+            // From somebody on the way who does not know, or from a cloud that failed half way.
+            None if matches!(refusal.status, 408 | 500 | 502 | 504) => lost_class(method),
+            None => class_of_status(refusal.status),
         };
+        let class = if let Class::Retry { after: None } = class { Class::Retry { after } } else { class };
         let mut said = refusal.status.to_string();
         if let Some(reason) = status.canonical_reason()
             && refusal.code.is_empty()
@@ -404,11 +408,15 @@ fn quota(per_second: f64, burst: u32) -> Quota {
         .allow_burst(burst)
 }
 
+/// What no answer means: making something twice does harm, and nothing else does.
+fn lost_class(method: &Method) -> Class {
+    if *method == Method::POST { Class::Unanswered } else { Class::Retry { after: None } }
+}
+
 fn lost(cloud: &str, method: &Method, path: &str, error: &reqwest::Error) -> Trouble {
-    let trouble = Trouble::new(
-        Class::Retry { after: None },
-        format!("{method} {path}: no answer from {cloud}: {}", causes(error)),
-    );
+    // Without a connection, nothing was sent.
+    let class = if error.is_connect() { Class::Retry { after: None } } else { lost_class(method) };
+    let trouble = Trouble::new(class, format!("{method} {path}: no answer from {cloud}: {}", causes(error)));
     if error.is_connect() {
         trouble.help(format!("check that this machine reaches {cloud}'s API, and the API's address in the account"))
     } else {
@@ -648,11 +656,43 @@ mod tests {
     #[tokio::test]
     async fn an_answer_that_cannot_be_read_counts_as_lost() {
         let (http, _) = serve(vec![(200, &[], b"<html>".to_vec())]).await;
+        let trouble = http.send::<u32>(Method::POST, "/v2/x", &[], None).await.unwrap_err();
+        assert_eq!(trouble.class, Class::Unanswered);
         let trouble = http.send::<u32>(Method::PUT, "/v2/x", &[], None).await.unwrap_err();
         assert!(
-            trouble.is_retry() && trouble.message.starts_with("PUT /v2/x: Cloud's answer could not be understood"),
+            trouble.class == Class::Retry { after: None }
+                && trouble.message.starts_with("PUT /v2/x: Cloud's answer could not be understood"),
             "{trouble}"
         );
+    }
+
+    #[tokio::test]
+    async fn a_create_that_may_have_taken_effect_is_told_from_one_that_surely_did_not() {
+        for (status, class) in [
+            (429, Class::Retry { after: None }),
+            (503, Class::Retry { after: None }),
+            (500, Class::Unanswered),
+            (502, Class::Unanswered),
+            (504, Class::Unanswered),
+        ] {
+            let (http, _) = serve(vec![(status, &[], vec![])]).await;
+            assert_eq!(http.change(Method::POST, "/v2/x", &[], None).await.unwrap_err().class, class, "{status}");
+            let (http, _) = serve(vec![(status, &[], vec![])]).await;
+            let change = http.change(Method::PUT, "/v2/x", &[], None).await.unwrap_err();
+            assert_eq!(change.class, Class::Retry { after: None }, "{status}");
+        }
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let settings = Settings {
+            base_url: format!("http://{}", listener.local_addr().unwrap()),
+            authorization: SecretString::from("bearer tok-secret".to_owned()),
+            requests_per_second: 1000.0,
+            burst: 100,
+            timeout: Duration::from_secs(5),
+            dialect: &Plain,
+        };
+        drop(listener);
+        let never_sent = Http::new(settings).unwrap().change(Method::POST, "/v2/x", &[], None).await.unwrap_err();
+        assert_eq!(never_sent.class, Class::Retry { after: None }, "{never_sent}");
     }
 
     #[tokio::test]

@@ -9,10 +9,10 @@ use crate::observe::no_handler;
 use crate::patience::Limit;
 use crate::plan::{Action, Planned, Request, ResourcePlan, UnitPlan, Wanted};
 use crate::progress::{Progress, Watcher};
-use crate::record::{Recorder, Status};
+use crate::record::{RecordError, Recorder, Status};
 use crate::run::{Interrupt, Options, Report, Shared, Stop};
 use crate::summary::{facts, summary};
-use crate::unit::{Lowered, Observed, Op, Props, Unit, UnitState};
+use crate::unit::{Lowered, Observed, Op, Props, Stray, Unit, UnitState};
 use crate::unit_calls::UnitRun;
 use crate::unit_loop::Made;
 use berth_model::{Manifest, ResourceId};
@@ -51,7 +51,7 @@ pub async fn converge(
     planned: Planned,
 ) -> Report {
     let plans = &planned.plan.resources;
-    let cx = Shared { recorder, watcher, interrupt, options };
+    let cx = Shared { recorder, watcher, interrupt, options, changed: Mutex::default() };
     let run = Run {
         cx,
         catalog,
@@ -152,6 +152,7 @@ pub async fn converge(
         let last = making || plans[i].action == Action::Delete;
         match result {
             Ok(end) if last => {
+                report.strays.extend(end.strays.into_iter().map(|stray| (id.clone(), stray)));
                 if plans[i].action != Action::Unchanged {
                     let summary = end.summary;
                     watcher.see(Progress::Done { resource: id.clone(), summary, took: started.elapsed() });
@@ -173,8 +174,16 @@ pub async fn converge(
                         report.left.push(id.clone());
                     }
                     Stop::Record(error) => {
-                        watcher.see(Progress::Skipped { resource: id.clone(), because: error.to_string() });
-                        report.skipped.push(id.clone());
+                        match unrecorded(&run.cx.changes_of(id), &error) {
+                            Some(trouble) => {
+                                watcher.see(Progress::Failed { resource: id.clone(), trouble: trouble.clone() });
+                                report.failed.push((id.clone(), trouble));
+                            }
+                            None => {
+                                watcher.see(Progress::Skipped { resource: id.clone(), because: error.to_string() });
+                                report.skipped.push(id.clone());
+                            }
+                        }
                         report.record = Some(error);
                     }
                 }
@@ -184,6 +193,16 @@ pub async fn converge(
     }
     report.interrupted |= run.cx.interrupt.is_set() && !report.skipped.is_empty();
     report
+}
+
+/// What was changed in the cloud of a resource that the state can no longer tell of; `None` when nothing was.
+fn unrecorded(changes: &[String], error: &RecordError) -> Option<Trouble> {
+    let (last, before) = changes.split_last()?;
+    let all = if before.is_empty() { last.clone() } else { format!("{} and {last}", before.join(", ")) };
+    Some(
+        Trouble::refused(format!("{all}; then: {error}"))
+            .help("once the state can be written, run the same command again: what was made is found and taken up"),
+    )
 }
 
 /// One semaphore for each account of the request that sets a limit.
@@ -211,9 +230,11 @@ fn verb(action: Action) -> &'static str {
     }
 }
 
+#[derive(Default)]
 struct End {
     summary: String,
     pending: bool,
+    strays: Vec<Stray>,
 }
 
 impl Run<'_> {
@@ -300,10 +321,10 @@ impl Run<'_> {
         }
         if whole {
             self.cx.recorder.forget_resource(&plan.id).await?;
-            return Ok(End { summary: "deleted".into(), pending: false });
+            return Ok(End { summary: "deleted".into(), ..End::default() });
         }
         self.kept.lock().unwrap_or_else(|e| e.into_inner()).insert(plan.id.clone(), kept);
-        Ok(End { summary: String::new(), pending: false })
+        Ok(End::default())
     }
 
     async fn delete_unit(&self, plan: &ResourcePlan, state: UnitState, drain: bool, limit: Limit) -> Result<(), Stop> {
@@ -332,7 +353,7 @@ impl Run<'_> {
         };
         let known = self.request.known.resources.get(&plan.id);
         if plan.action == Action::Unchanged && known.is_some_and(|k| k.settled) {
-            return Ok(End { summary: String::new(), pending: false });
+            return Ok(End::default());
         }
         let lowered = lower(self.catalog, wanted, &self.request.label_prefix, &|id| self.target(id))?;
         let limit = self.limit(Some(&wanted.manifest));
@@ -357,7 +378,13 @@ impl Run<'_> {
 
         let pending = made.values().any(|m| m.pending);
         self.record(plan, &wanted.account, &lowered, &made, pending).await?;
-        Ok(End { summary: summary(&lowered, &made), pending })
+        let strays: Vec<Stray> = made.values().flat_map(|m| m.strays.iter().cloned()).collect();
+        for stray in &strays {
+            let detail =
+                format!("{} {} was made by the same create; to delete it: {}", stray.unit_type, stray.id, stray.remove);
+            self.cx.recorder.event(&plan.id, "made twice", &detail).await?;
+        }
+        Ok(End { summary: summary(&lowered, &made), pending, strays })
     }
 
     /// All units, each as soon as those it depends on are there.

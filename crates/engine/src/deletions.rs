@@ -1,10 +1,10 @@
 //! What goes: whole resources, and objects that others have taken the place of.
 
 use crate::graph::Graph;
-use crate::handler::{Catalog, Handler, Provider};
+use crate::handler::{Catalog, Handler, Outcome, Provider};
 use crate::lower::parents;
 use crate::plan::{Action, Request, ResourcePlan, UnitPlan};
-use crate::unit::{Observed, Op, UnitState};
+use crate::unit::{Observed, Op, Stray, UnitState};
 use berth_model::ResourceId;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -32,6 +32,14 @@ pub(crate) fn replaced<'a>(
     let token = live.get(key).map(|state| state.token.as_str());
     let old = states.iter().filter(move |state| state.key == key && token != Some(state.token.as_str()));
     old.filter_map(|state| state.id.as_deref())
+}
+
+/// What a unit's create made besides it. Only a create that was sent more than once can have.
+pub(crate) async fn strays_of(handler: &dyn Handler, state: &UnitState) -> Outcome<Vec<Stray>> {
+    match &state.id {
+        Some(id) if state.asked_again() => handler.strays(&state.token, id).await,
+        _ => Ok(Vec::new()),
+    }
 }
 
 pub(crate) fn gone(state: &UnitState, handler: Option<&dyn Handler>, exists: bool, why: &str) -> UnitPlan {
@@ -78,7 +86,7 @@ pub(crate) async fn deletions(
     for i in order {
         let id = &request.unwanted[i];
         let states = request.known.units.get(id).map(Vec::as_slice).unwrap_or_default();
-        let mut units = Vec::with_capacity(states.len());
+        let (mut units, mut strays) = (Vec::with_capacity(states.len()), Vec::new());
         let mut typical = Duration::ZERO;
         for state in states {
             let provider: Option<Arc<dyn Provider>> = catalog.provider(&state.account).await.ok();
@@ -86,6 +94,10 @@ pub(crate) async fn deletions(
             let exists = seen.get(&state.token).is_none_or(Option::is_some);
             typical +=
                 handler.filter(|_| exists).and_then(|h| h.typical(Op::Delete, &state.props, &[])).unwrap_or_default();
+            if let Some(handler) = handler {
+                // Only told here: the deletion itself looks again, and ends when there are none.
+                strays.extend(strays_of(handler, state).await.unwrap_or_default());
+            }
             units.push(gone(state, handler, exists, if exists { "" } else { "already gone" }));
         }
         let typical_seconds = Some(typical.as_secs()).filter(|s| *s > 0);
@@ -95,6 +107,7 @@ pub(crate) async fn deletions(
             units,
             after: std::mem::take(&mut after[i]),
             typical_seconds,
+            strays,
         });
     }
     plans

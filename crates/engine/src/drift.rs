@@ -1,11 +1,12 @@
 //! What was applied against what clouds now show. Reads by lists; changes nothing.
 
+use crate::deletions::strays_of;
 use crate::diff::{FieldChange, diff};
 use crate::handler::{Catalog, Trouble};
 use crate::much_gone::{GoneCount, Tally};
 use crate::observe::observe;
 use crate::plan::Known;
-use crate::unit::{Observed, UnitState};
+use crate::unit::{Observed, Stray, UnitState};
 use berth_model::ResourceId;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -15,6 +16,8 @@ use std::collections::BTreeMap;
 pub struct Drift {
     pub gone: Vec<GoneUnit>,
     pub changed: Vec<ChangedUnit>,
+    /// What its creates made besides its units, by unit key.
+    pub strays: Vec<(String, Stray)>,
 }
 
 #[derive(Debug, Serialize)]
@@ -93,6 +96,14 @@ pub async fn drift(catalog: &dyn Catalog, known: &Known, resources: &[ResourceId
                 let Ok(provider) = catalog.provider(&unit.account).await else { continue };
                 let Some(handler) = provider.handler(&unit.unit_type) else { continue };
                 let changes = diff(handler, &unit.props, observed);
+                match strays_of(handler, unit).await {
+                    Ok(strays) if strays.is_empty() => {}
+                    Ok(strays) => {
+                        let found = result.drifted.entry(unit.resource.clone()).or_default();
+                        found.strays.extend(strays.into_iter().map(|stray| (unit.key.clone(), stray)));
+                    }
+                    Err(trouble) => result.troubles.push((unit.resource.clone(), trouble)),
+                }
                 if !changes.is_empty() {
                     let changed = ChangedUnit { key: unit.key.clone(), unit_type: unit.unit_type.clone(), changes };
                     result.drifted.entry(unit.resource.clone()).or_default().changed.push(changed);

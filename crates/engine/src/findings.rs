@@ -26,6 +26,9 @@ pub struct Finding {
     pub declared: Value,
     #[serde(default)]
     pub found: Value,
+    /// Id of another object that the unit's create made; empty otherwise.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub stray: String,
     /// What apply would do about it.
     #[serde(default)]
     pub apply: String,
@@ -63,6 +66,7 @@ pub async fn findings(catalog: &dyn Catalog, units: &[UnitState], drift: &Drift)
             gone: true,
             declared: Value::Null,
             found: Value::Null,
+            stray: String::new(),
             apply: if gone.unit_type.ends_with(".cluster") {
                 "apply would make a new one, without what ran in it".into()
             } else {
@@ -98,10 +102,25 @@ pub async fn findings(catalog: &dyn Catalog, units: &[UnitState], drift: &Drift)
                 gone: false,
                 declared: change.to.clone(),
                 found: change.from.clone(),
+                stray: String::new(),
                 apply,
                 refused,
             });
         }
+    }
+    for (key, stray) in &drift.strays {
+        found.push(Finding {
+            unit: key.clone(),
+            unit_type: stray.unit_type.clone(),
+            field: String::new(),
+            property: String::new(),
+            gone: false,
+            declared: Value::Null,
+            found: Value::Null,
+            stray: stray.id.clone(),
+            apply: format!("apply would leave it alone; to delete it:   {}", stray.remove),
+            refused: true,
+        });
     }
     found
 }

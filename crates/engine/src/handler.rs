@@ -36,8 +36,11 @@ pub enum Class {
     Unauthorized,
     /// The token is good, and belongs to another account than the one that the object was made in.
     OtherAccount,
-    /// Busy, unreachable, failed, or the answer was lost: it may or may not have taken effect. Look, then try again.
+    /// Busy or unreachable, or something that can be repeated was lost. Look, then try again.
     Retry { after: Option<Duration> },
+    /// Asked to make something, and no answer that tells whether it did: it may have, or may do so later. Look, and give it
+    /// time before it is asked again.
+    Unanswered,
 }
 
 impl Trouble {
@@ -52,7 +55,7 @@ impl Trouble {
         Self::new(Class::Refused, message)
     }
     pub fn is_retry(&self) -> bool {
-        matches!(self.class, Class::Retry { .. })
+        matches!(self.class, Class::Retry { .. } | Class::Unanswered)
     }
     pub fn is_not_found(&self) -> bool {
         self.class == Class::NotFound
@@ -80,6 +83,18 @@ pub trait Handler: Send + Sync {
     /// When replacing: make the new object before the old one is deleted.
     fn create_first(&self) -> bool {
         false
+    }
+
+    /// Whether the cloud by itself refuses a second object for the same create: by a unique name, or an id that the client
+    /// chooses. Where it does not, a create carries the token in a tag, and one without an answer is repeated only after
+    /// [`Provider::unanswered_limit`].
+    fn refuses_doubles(&self) -> bool {
+        true
+    }
+
+    /// Objects that carry this token besides the one with this id. Asked only of units whose create was sent more than once.
+    async fn strays(&self, _token: &str, _id: &str) -> Outcome<Vec<Stray>> {
+        Ok(Vec::new())
     }
 
     /// Whether deleting it loses data of the user's (a cluster does, a firewall does not).
@@ -178,6 +193,9 @@ pub trait Provider: Send + Sync {
 
     /// One page of a list. Pages start at 1. One list may show several unit types (clusters with their pools).
     async fn list(&self, list: &str, scope: &str, page: u32) -> Outcome<Page>;
+
+    /// How long a create whose answer was lost may still take effect, or be missing from lists.
+    fn unanswered_limit(&self) -> Duration;
 
     /// How many requests were sent so far.
     fn calls(&self) -> u64;

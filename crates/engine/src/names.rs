@@ -43,7 +43,13 @@ impl Names {
         } else {
             self.listed(provider, account, unit, props).await?
         };
-        other.map_or(Ok(()), |id| Err(taken(unit, resource, props, &id)))
+        let Some(id) = other else { return Ok(()) };
+        // A list may be behind, and show what is gone.
+        match handler.read(&id, props).await {
+            Ok(None) => Ok(()),
+            Err(trouble) if trouble.is_not_found() => Ok(()),
+            _ => Err(taken(unit, resource, props, &id)),
+        }
     }
 
     async fn listed(
@@ -55,7 +61,7 @@ impl Names {
     ) -> Result<Option<String>, Trouble> {
         // Names of pools are their cluster's own: a new cluster has none, and an old one refuses a second itself.
         let (Some(list), Some(name)) = (provider.list_for(&unit.unit_type), name_in(props)) else { return Ok(None) };
-        if props.contains_key("cluster_id") {
+        if props.contains_key("cluster_id") || props.contains_key("cluster") {
             return Ok(None);
         }
         let key = (account.to_owned(), list, unit.scope.clone());

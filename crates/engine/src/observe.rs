@@ -157,7 +157,11 @@ pub(crate) async fn read_one(provider: &dyn Provider, unit: &UnitState) -> Resul
     let handler = provider.handler(&unit.unit_type).ok_or_else(|| no_handler(&unit.unit_type))?;
     let result = match &unit.id {
         Some(id) => handler.read(id, &unit.props).await,
-        None => handler.find(&unit.props, Some(&unit.token)).await,
+        // It was found in a list, which may be behind: only a look at the object itself says that it is there.
+        None => match handler.find(&unit.props, Some(&unit.token)).await {
+            Ok(Some(found)) => handler.read(&found.id, &unit.props).await,
+            other => other,
+        },
     };
     match result {
         Err(trouble) if trouble.class == Class::NotFound => Ok(None),

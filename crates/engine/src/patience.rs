@@ -55,7 +55,11 @@ impl Patience {
     }
 
     pub async fn after(&mut self, run: &UnitRun<'_>, trouble: Trouble) -> Result<(), Stop> {
-        let Class::Retry { after } = trouble.class else { return Err(trouble.into()) };
+        let after = match trouble.class {
+            Class::Retry { after } => after,
+            Class::Unanswered => None,
+            _ => return Err(trouble.into()),
+        };
         let (cx, limit) = (run.cx, run.limit);
         let left = limit.deadline.saturating_duration_since(Instant::now());
         // A cloud that says when to come back has not failed: the deadline alone ends that.
@@ -116,12 +120,24 @@ pub(crate) fn pause_after(waited: Duration) -> Duration {
 }
 
 /// Until when an object that an earlier run began may be there without being shown. The row tells how long ago that was.
-pub(crate) fn shows_up_by(row: &UnitState) -> Option<Instant> {
-    if row.ready {
-        return None;
+/// `limit` is the cloud's, for a create without an answer.
+pub(crate) fn shows_up_by(row: &UnitState, limit: Duration) -> Option<Instant> {
+    match (row.ready, &row.id) {
+        (true, _) => None,
+        (false, Some(_)) => left_of(SHOWS_UP_WITHIN, row.updated_at),
+        (false, None) => left_of(limit.max(SHOWS_UP_WITHIN), row.updated_at),
     }
-    let age = Timestamp::now().duration_since(row.updated_at).unsigned_abs();
-    SHOWS_UP_WITHIN.checked_sub(age).map(|left| Instant::now() + left)
+}
+
+/// Until when a create that is recorded without an answer may still take effect.
+pub(crate) fn unanswered_until(row: &UnitState, limit: Duration) -> Option<Instant> {
+    if row.id.is_some() { None } else { left_of(limit, row.updated_at) }
+}
+
+/// A time in the future is that of a clock that was set back, or of another machine's: it counts as now.
+fn left_of(time: Duration, since: Timestamp) -> Option<Instant> {
+    let age = Duration::try_from(Timestamp::now().duration_since(since)).unwrap_or_default();
+    time.checked_sub(age).map(|left| Instant::now() + left)
 }
 
 #[cfg(test)]

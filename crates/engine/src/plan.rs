@@ -1,6 +1,6 @@
 //! What would change, and why. Reads clouds, changes nothing.
 
-use crate::deletions::{deletions, gone, live, replaced};
+use crate::deletions::{deletions, gone, live, replaced, strays_of};
 use crate::diff::{FieldChange, Takes, diff, fill, is_unknown, op_for};
 use crate::graph::Graph;
 use crate::handler::{Catalog, Handler, Provider, Trouble};
@@ -10,13 +10,14 @@ use crate::much_gone::{GoneCount, Tally};
 use crate::names::Names;
 use crate::observe::{no_handler, observe};
 use crate::patience::shows_up_by;
-use crate::unit::{Change, Identity, Observed, Op, Phase, Props, Unit, UnitState};
+use crate::unit::{Change, Identity, Observed, Op, Phase, Props, Stray, Unit, UnitState};
 use crate::unit_loop::refused_change;
 use berth_model::{Manifest, ResourceId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A resource that should be as its manifest says.
 #[derive(Clone)]
@@ -76,6 +77,9 @@ pub struct ResourcePlan {
     pub after: Vec<ResourceId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub typical_seconds: Option<u64>,
+    /// Objects that the resource's creates made besides its units. Applying leaves them alone, deleting takes them along.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub strays: Vec<Stray>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -123,6 +127,10 @@ impl UnitPlan {
 impl Plan {
     pub fn is_empty(&self) -> bool {
         self.resources.iter().all(|r| r.action == Action::Unchanged)
+    }
+    /// Whether there is anything to show: something to do, or something that was made twice.
+    pub fn is_quiet(&self) -> bool {
+        self.is_empty() && self.resources.iter().all(|r| r.strays.is_empty())
     }
     pub fn count(&self, action: Action) -> usize {
         self.resources.iter().filter(|r| r.action == action).count()
@@ -223,7 +231,7 @@ pub async fn plan(catalog: &dyn Catalog, request: &Request) -> Planned {
 
 /// Whether it would be shown by now if it was there.
 fn is_overdue(state: &UnitState) -> bool {
-    shows_up_by(state).is_none()
+    shows_up_by(state, Duration::ZERO).is_none()
 }
 
 /// Nobody looks again at what stays as it is; in a fleet, that is nearly all that was seen.
@@ -250,7 +258,7 @@ impl Planner<'_> {
         let live = live(states);
 
         let mut made: HashMap<String, Props> = HashMap::new();
-        let mut units = Vec::new();
+        let (mut units, mut strays) = (Vec::new(), Vec::new());
         let mut depth: HashMap<String, u64> = HashMap::new();
         let mut typical = 0;
         let provider = match lowered.units.is_empty() && states.is_empty() {
@@ -286,6 +294,9 @@ impl Planner<'_> {
                 let before = unit.depends_on.iter().filter_map(|key| depth.get(key)).max().copied().unwrap_or(0);
                 depth.insert(unit.key.clone(), before + own);
                 typical = typical.max(before + own);
+            }
+            if let Some(state) = state {
+                strays.extend(strays_of(handler, state).await?);
             }
             made.insert(unit.key.clone(), outputs);
             units.push(planned);
@@ -323,7 +334,8 @@ impl Planner<'_> {
         after.retain(|parent| self.wanted_ids.contains_key(parent));
         after.sort();
         after.dedup();
-        Ok(ResourcePlan { id: id.clone(), action, units, after, typical_seconds: (typical > 0).then_some(typical) })
+        let typical_seconds = (typical > 0).then_some(typical);
+        Ok(ResourcePlan { id: id.clone(), action, units, after, typical_seconds, strays })
     }
 
     /// Nothing is made in another account than the one where the rest is.

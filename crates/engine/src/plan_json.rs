@@ -121,6 +121,7 @@ mod tests {
                 units: vec![unit],
                 after: vec![ResourceId::new("CivoVpc", "net")],
                 typical_seconds: Some(90),
+                strays: vec![],
             }],
             much_gone: vec![GoneCount { account: "main".into(), gone: 4, of: 4 }],
         };

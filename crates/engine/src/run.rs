@@ -3,9 +3,10 @@
 use crate::handler::Trouble;
 use crate::progress::Watcher;
 use crate::record::{RecordError, Recorder};
+use crate::unit::Stray;
 use berth_model::ResourceId;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
 
@@ -72,6 +73,8 @@ pub struct Report {
     pub interrupted: bool,
     /// The state could not be written: nothing more was done.
     pub record: Option<RecordError>,
+    /// Objects that were made twice.
+    pub strays: Vec<(ResourceId, Stray)>,
 }
 
 /// What all units of a run share.
@@ -80,9 +83,20 @@ pub(crate) struct Shared<'a> {
     pub watcher: &'a dyn Watcher,
     pub interrupt: Interrupt,
     pub options: &'a Options,
+    /// What was changed in clouds so far: told where the state cannot be written any more.
+    pub changed: Mutex<Vec<(ResourceId, String)>>,
 }
 
 impl Shared<'_> {
+    pub fn note_change(&self, resource: &ResourceId, what: String) {
+        self.changed.lock().unwrap_or_else(PoisonError::into_inner).push((resource.clone(), what));
+    }
+
+    pub fn changes_of(&self, resource: &ResourceId) -> Vec<String> {
+        let changed = self.changed.lock().unwrap_or_else(PoisonError::into_inner);
+        changed.iter().filter(|(id, _)| id == resource).map(|(_, what)| what.clone()).collect()
+    }
+
     /// Checked before every call: an interrupted run makes none.
     pub fn go_on(&self) -> Result<(), Stop> {
         if self.interrupt.is_set() { Err(Stop::Interrupted) } else { Ok(()) }

@@ -190,6 +190,24 @@ pub struct UnitState {
     pub updated_at: Timestamp,
 }
 
+/// Where a unit's outputs say that its create was sent more than once, and when: another object with its token may be there.
+pub const ASKED_AGAIN: &str = "asked_again";
+
+impl UnitState {
+    pub fn asked_again(&self) -> bool {
+        self.outputs.contains_key(ASKED_AGAIN)
+    }
+}
+
+/// An object that carries a unit's token and is not the unit: a create was acted on after it had been given up and repeated.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stray {
+    pub unit_type: String,
+    pub id: String,
+    /// What to type to delete it.
+    pub remove: String,
+}
+
 /// One field of a unit type, and what changing it takes.
 #[derive(Clone, Copy, Debug)]
 pub struct Field {

@@ -1,7 +1,7 @@
 //! The changes that a unit's loop makes: intent, one call, outcome, in that order.
 
 use crate::diff::FieldChange;
-use crate::handler::{Class, Handler, MOVED, Provider, Trouble};
+use crate::handler::{Class, Handler, MOVED, Outcome, Provider, Trouble};
 use crate::lower::{NAMES, taken};
 use crate::observe::read_one;
 use crate::patience::{Limit, Patience, pause_after, shows_up_by};
@@ -9,7 +9,7 @@ use crate::plan::UnitPlan;
 use crate::progress::Progress;
 use crate::record::{Closing, EntryId, Intent};
 use crate::run::{Shared, Stop};
-use crate::unit::{Identity, Observed, Op, Phase, Props, Unit, UnitState};
+use crate::unit::{ASKED_AGAIN, Identity, Observed, Op, Phase, Props, Stray, Unit, UnitState};
 use berth_model::ResourceId;
 use jiff::Timestamp;
 use std::sync::{Mutex, PoisonError};
@@ -47,7 +47,14 @@ pub(crate) enum Begun {
 
 impl UnitRun<'_> {
     /// Begins the object. A lost answer leaves the row, so that the next pass looks for it.
-    pub async fn create(&self, props: &Props, row: Option<UnitState>, replacing: bool) -> Result<Begun, Stop> {
+    /// `asked`: an earlier attempt may have taken effect, or may still do.
+    pub async fn create(
+        &self,
+        props: &Props,
+        row: Option<UnitState>,
+        replacing: bool,
+        asked: bool,
+    ) -> Result<Begun, Stop> {
         self.cx.go_on()?;
         // An attempt that was recorded and not answered may have made it: then no refusal means that nothing is there.
         let retried = row.is_some();
@@ -55,11 +62,15 @@ impl UnitRun<'_> {
         row.props = props.clone();
         row.identity.get_or_insert_with(|| self.identity.clone());
         row.updated_at = Timestamp::now();
+        if asked && !self.handler.refuses_doubles() {
+            row.outputs.insert(ASKED_AGAIN.into(), row.updated_at.to_string().into());
+        }
         self.doing("creating");
         let intent = Intent { op: Op::Create, what: self.what(props), unit: row.clone() };
         let entry = self.cx.recorder.intent(intent).await?;
         let trouble = match self.handler.create(props, &row.token, replacing).await {
             Ok(id) => {
+                self.cx.note_change(self.resource, format!("made {} with id {id}", self.what(props)));
                 row.id = Some(id);
                 row.updated_at = Timestamp::now();
                 self.cx.recorder.close(entry, Closing::Done(Some(Box::new(row.clone())))).await?;
@@ -72,7 +83,7 @@ impl UnitRun<'_> {
         let closing = if unsure { Closing::Failed(message) } else { Closing::Refused(message) };
         self.cx.recorder.close(entry, closing).await?;
         match &trouble.class {
-            Class::Retry { .. } => Ok(Begun::Unsure(row, trouble)),
+            Class::Retry { .. } | Class::Unanswered => Ok(Begun::Unsure(row, trouble)),
             Class::Taken { .. } if retried => Ok(Begun::PerhapsOurs(row, trouble)),
             Class::Taken { .. } => Err(self.name_taken(props, &trouble).await.into()),
             _ => Err(trouble.into()),
@@ -121,6 +132,8 @@ impl UnitRun<'_> {
         let entry = self.cx.recorder.intent(Intent { op: Op::Update, what, unit: row.clone() }).await?;
         match self.handler.update(observed, props, &fields).await {
             Ok(()) => {
+                let changed = format!("changed {} of {} with id {}", fields.join(", "), self.what(props), observed.id);
+                self.cx.note_change(self.resource, changed);
                 row.updated_at = Timestamp::now();
                 self.cx.recorder.close(entry, Closing::Done(Some(Box::new(row.clone())))).await?;
                 Ok(Ok(()))
@@ -128,7 +141,7 @@ impl UnitRun<'_> {
             Err(trouble) => {
                 self.cx.recorder.close(entry, Closing::Failed(trouble.message.clone())).await?;
                 match trouble.class {
-                    Class::Retry { .. } => Ok(Err(trouble)),
+                    Class::Retry { .. } | Class::Unanswered => Ok(Err(trouble)),
                     // Gone in between: the next pass sees it.
                     Class::NotFound => Ok(Err(Trouble { class: Class::Retry { after: None }, ..trouble })),
                     _ => Err(trouble.into()),
@@ -155,11 +168,12 @@ impl UnitRun<'_> {
     async fn delete_until_gone(&self, row: &UnitState, drain: bool, entry: &mut Option<EntryId>) -> Result<(), Stop> {
         let (mut reads, mut calls) = (Patience::default(), Patience::default());
         let started = Instant::now();
-        let shows_up_by = shows_up_by(row);
+        let shows_up_by = shows_up_by(row, self.provider.unanswered_limit());
+        let mut row = row.clone();
         let mut asked: Option<Instant> = None;
         loop {
             self.cx.go_on()?;
-            let observed = match self.cx.unless_interrupted(read_one(self.provider, row)).await? {
+            let observed = match self.cx.unless_interrupted(read_one(self.provider, &row)).await? {
                 Ok(observed) => observed,
                 Err(trouble) => {
                     reads.after(self, trouble).await?;
@@ -171,6 +185,31 @@ impl UnitRun<'_> {
                 // Begun a moment ago and not seen yet: it may still appear, and nobody would know of it.
                 if asked.is_none() && shows_up_by.is_some_and(|by| Instant::now() < by) {
                     self.overdue(row.id.as_deref().unwrap_or(&row.key), "not shown by the cloud")?;
+                    self.cx.pause(pause_after(started.elapsed())).await?;
+                    continue;
+                }
+                let gone = row.id.clone().unwrap_or_default();
+                if asked.take().is_some() {
+                    self.cx.note_change(self.resource, format!("deleted {} with id {gone}", self.what(&row.props)));
+                }
+                let strays = match self.cx.unless_interrupted(self.strays_of(&row)).await? {
+                    Ok(strays) => strays,
+                    Err(trouble) => {
+                        reads.after(self, trouble).await?;
+                        continue;
+                    }
+                };
+                if let Some(stray) = strays.into_iter().next() {
+                    self.overdue(&stray.id, "there")?;
+                    self.step(&format!("{} was made by the same create, and goes too", stray.id));
+                    row.id = Some(stray.id);
+                    match entry.take() {
+                        Some(entry) => {
+                            self.cx.recorder.close(entry, Closing::Done(Some(Box::new(row.clone())))).await?;
+                        }
+                        None => self.cx.recorder.save_unit(row.clone()).await?,
+                    }
+                    // A list may still show what is gone.
                     self.cx.pause(pause_after(started.elapsed())).await?;
                     continue;
                 }
@@ -204,6 +243,14 @@ impl UnitRun<'_> {
                 }
             }
         }
+    }
+
+    /// What else carries the unit's token.
+    pub async fn strays_of(&self, row: &UnitState) -> Outcome<Vec<Stray>> {
+        if !row.asked_again() {
+            return Ok(Vec::new());
+        }
+        self.handler.strays(&row.token, row.id.as_deref().unwrap_or_default()).await
     }
 
     pub fn doing(&self, what: &str) {

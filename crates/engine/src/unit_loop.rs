@@ -4,11 +4,11 @@
 //! `kill -9` and the ordinary path are the same code.
 
 use crate::diff::{FieldChange, Takes, diff, is_unknown, op_for};
-use crate::handler::Trouble;
+use crate::handler::{Class, GO_ON, Trouble};
 use crate::observe::read_one;
-use crate::patience::{Patience, SHOWS_UP_WITHIN, pause_after, shows_up_by};
+use crate::patience::{Patience, SHOWS_UP_WITHIN, pause_after, shows_up_by, unanswered_until};
 use crate::run::Stop;
-use crate::unit::{Observed, Op, Phase, Props, UnitState};
+use crate::unit::{ASKED_AGAIN, Observed, Op, Phase, Props, Stray, UnitState};
 use crate::unit_calls::{Begun, UnitRun};
 use jiff::Timestamp;
 use serde_json::Value;
@@ -25,6 +25,8 @@ pub(crate) struct Made {
     /// Still on its way: nobody waited.
     pub pending: bool,
     pub gate: Option<String>,
+    /// Objects that the same create made besides it.
+    pub strays: Vec<Stray>,
 }
 
 /// What a unit's loop remembers from pass to pass.
@@ -45,6 +47,10 @@ struct Work {
     shows_up_by: Option<Instant>,
     /// Until when a taken name may be that of our own earlier attempt.
     ours_until: Option<Instant>,
+    /// A create was sent that may have taken effect, or may still do.
+    asked: bool,
+    /// Until when that create is waited for, where the cloud would make a second object.
+    answer_by: Option<Instant>,
     /// Made by this run.
     created: bool,
     /// Deposed by this run.
@@ -74,9 +80,12 @@ impl UnitRun<'_> {
             let message = format!("{name} of {} is not known: what it refers to gave no value", self.unit.key);
             return Err(Trouble::refused(message).into());
         }
+        let limit = self.provider.unanswered_limit();
         let mut work = Work {
             props,
-            shows_up_by: row.as_ref().and_then(shows_up_by),
+            shows_up_by: row.as_ref().and_then(|row| shows_up_by(row, limit)),
+            asked: row.as_ref().is_some_and(|row| row.id.is_none()),
+            answer_by: row.as_ref().and_then(|row| unanswered_until(row, limit)),
             row,
             deposed,
             looked: hint,
@@ -138,6 +147,15 @@ impl UnitRun<'_> {
                 return Err(self.moved("was made and is gone again").into());
             }
         }
+        if !self.handler.refuses_doubles() && work.answer_by.is_some_and(|by| Instant::now() < by) {
+            if self.limit.is_over() {
+                let message =
+                    format!("a create of {} was not answered, and may still take effect", self.unit.unit_type);
+                return Err(Trouble::refused(message).help(format!("{GO_ON} to go on waiting for it")).into());
+            }
+            self.doing("waiting whether a create without an answer took effect");
+            return self.cx.pause(pause_after(work.waiting.elapsed())).await;
+        }
         if !self.planned.is_some_and(|p| matches!(p.op, Some(Op::Create | Op::Replace))) {
             return Err(self.moved("is gone").into());
         }
@@ -147,7 +165,7 @@ impl UnitRun<'_> {
         if !self.check(work, None).await? {
             return Ok(());
         }
-        match self.create(&work.props, work.row.take(), !work.deposed.is_empty()).await? {
+        match self.create(&work.props, work.row.take(), !work.deposed.is_empty(), work.asked).await? {
             Begun::Made(row) => {
                 work.calls.worked();
                 work.row = Some(row);
@@ -157,6 +175,10 @@ impl UnitRun<'_> {
             }
             Begun::Unsure(row, trouble) => {
                 work.row = Some(row);
+                if trouble.class == Class::Unanswered {
+                    work.asked = true;
+                    work.answer_by = Some(Instant::now() + self.provider.unanswered_limit());
+                }
                 work.calls.after(self, trouble).await?;
             }
             Begun::PerhapsOurs(row, trouble) => {
@@ -265,7 +287,15 @@ impl UnitRun<'_> {
             work.waiting = Instant::now();
             return Ok(None);
         }
-        Ok(work.row.clone().map(|state| Made { state, observed: Some(observed), pending: false, gate }))
+        let Some(state) = work.row.clone() else { return Ok(None) };
+        let strays = match self.cx.unless_interrupted(self.strays_of(&state)).await? {
+            Ok(strays) => strays,
+            Err(trouble) => {
+                work.reads.after(self, trouble).await?;
+                return Ok(None);
+            }
+        };
+        Ok(Some(Made { state, observed: Some(observed), pending: false, gate, strays }))
     }
 
     async fn change(&self, work: &mut Work, observed: &Observed, changes: Vec<FieldChange>) -> Result<(), Stop> {
@@ -334,6 +364,7 @@ impl UnitRun<'_> {
         self.cx.recorder.save_unit(old.clone()).await?;
         work.deposed.push(old);
         (work.replaced, work.checked, work.shows_up_by) = (true, false, None);
+        (work.asked, work.answer_by) = (false, None);
         work.waiting = Instant::now();
         Ok(())
     }
@@ -374,6 +405,9 @@ impl UnitRun<'_> {
         if let Some(gate) = &gate {
             outputs.insert("gate".into(), gate.clone().into());
         }
+        if let Some(when) = row.outputs.get(ASKED_AGAIN) {
+            outputs.insert(ASKED_AGAIN.into(), when.clone());
+        }
         if !row.ready || row.outputs != outputs || row.props != work.props {
             row.outputs = outputs;
             row.props = work.props.clone();
@@ -395,7 +429,7 @@ impl UnitRun<'_> {
         row.ready = false;
         row.updated_at = Timestamp::now();
         self.cx.recorder.save_unit(row.clone()).await?;
-        Ok(Made { state: row, observed: Some(observed), pending: true, gate: None })
+        Ok(Made { state: row, observed: Some(observed), pending: true, gate: None, strays: Vec::new() })
     }
 }
 

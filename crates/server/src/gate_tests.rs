@@ -26,7 +26,8 @@ fn unit(key: &str, op: Option<Op>, changes: &[(&str, Value, Value, Takes)]) -> U
 }
 
 fn plan(action: Action, units: Vec<UnitPlan>) -> Plan {
-    let resource = ResourcePlan { id: id(), action, units, after: Vec::new(), typical_seconds: Some(90) };
+    let resource =
+        ResourcePlan { id: id(), action, units, after: Vec::new(), typical_seconds: Some(90), strays: Vec::new() };
     Plan { resources: vec![resource], ..Plan::default() }
 }
 

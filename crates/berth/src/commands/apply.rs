@@ -241,7 +241,7 @@ async fn apply_in(args: &Args, workspace: &Workspace, from: From) -> Outcome {
     {
         return Err(moved(promise, &planned.plan));
     }
-    if matches!(format, Format::Table | Format::Wide) && !planned.plan.is_empty() {
+    if matches!(format, Format::Table | Format::Wide) && !planned.plan.is_quiet() {
         anstream::eprint!("{}", plan_view::text(&planned.plan, format == Format::Wide));
     }
     guard::check(&workspace.store, &request, &planned.plan).await?;

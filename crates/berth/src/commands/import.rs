@@ -151,6 +151,7 @@ async fn on_server(args: &Args, target: Target, address: Option<Address>) -> Out
             units,
             after,
             typical_seconds: None,
+            strays: Vec::new(),
         });
         goals.push(Goal { id, gone: false, generation: 1, before: None });
     }

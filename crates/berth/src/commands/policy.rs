@@ -270,7 +270,14 @@ fn judge(args: &TestArgs, policies: &[Policy], manifests: Vec<Manifest>) -> Outc
 }
 
 fn created(id: &ResourceId) -> ResourcePlan {
-    ResourcePlan { id: id.clone(), action: Action::Create, units: Vec::new(), after: Vec::new(), typical_seconds: None }
+    ResourcePlan {
+        id: id.clone(),
+        action: Action::Create,
+        units: Vec::new(),
+        after: Vec::new(),
+        typical_seconds: None,
+        strays: Vec::new(),
+    }
 }
 
 fn read_plan(path: &Path) -> Result<Plan, Failure> {

@@ -169,6 +169,7 @@ async fn on_server(args: &Args, target: Target, addresses: &[Address], scope: &S
             units: Vec::new(),
             after,
             typical_seconds: None,
+            strays: Vec::new(),
         });
     }
     let goal = |one: StoredResource| Goal { id: one.id, gone, generation: one.generation, before: None };

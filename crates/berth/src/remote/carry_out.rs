@@ -128,7 +128,7 @@ pub async fn carry_out(mut job: Job<'_>) -> Result<Ended, Failure> {
     }
     let ServerPlan { plan, verdicts, bases, calls } = planned;
     let people = matches!(job.format, Format::Table | Format::Wide);
-    if people && (!plan.is_empty() || !job.delete.is_empty()) {
+    if people && (!plan.is_quiet() || !job.delete.is_empty()) {
         anstream::eprint!("{}", plan_view::text(&plan, job.format == Format::Wide));
     }
     if print_verdicts(&verdicts) {

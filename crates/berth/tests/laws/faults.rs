@@ -1,7 +1,8 @@
-//! With three calls in ten failing at random, everything still becomes what is declared.
+//! With three calls in ten failing at random, or calls that are acted on late and lists that are behind, everything still
+//! becomes what is declared.
 
 use crate::examples::{Example, examples, name};
-use crate::harness::{Cloud, many};
+use crate::harness::{Cloud, many, until, whole};
 use berth_sandbox::{Config, Speed};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,8 +14,17 @@ const AT_ONCE: usize = 10;
 
 #[test]
 fn a_bad_day_changes_nothing_in_the_end() {
+    bad_days(&["random=0.3"], SEEDS);
+}
+
+#[test]
+fn calls_acted_on_late_and_lists_that_are_behind_change_nothing_in_the_end() {
+    bad_days(&["lag=1500ms", "late=600ms rate=0.2"], if whole() { SEEDS } else { 1 });
+}
+
+fn bad_days(faults: &[&str], seeds: u64) {
     let gave_up = AtomicU64::new(0);
-    let jobs: Vec<_> = (1..=SEEDS)
+    let jobs: Vec<_> = (1..=seeds)
         .flat_map(|seed| {
             examples().into_iter().map(move |path| (format!("{}, seed {seed}", name(&path)), (path, seed)))
         })
@@ -25,8 +35,9 @@ fn a_bad_day_changes_nothing_in_the_end() {
         let example = Example::new(&path, cloud);
         let until_done = |args: &[&str]| {
             for tried in 1.. {
-                example.cloud.faults(&["random=0.3"]);
+                example.cloud.faults(faults);
                 let ran = example.project.berth(&example.cloud, args);
+                until("what is late to be acted on", || example.cloud.late() == 0);
                 example.cloud.faults(&[]);
                 if ran.code == Some(0) {
                     return;
@@ -41,5 +52,5 @@ fn a_bad_day_changes_nothing_in_the_end() {
         until_done(&["delete", "-f", &example.path, "--yes", "--allow-delete"]);
         example.nothing_left();
     });
-    println!("bad days: {count}, commands that gave up and were run again: {}", gave_up.into_inner());
+    println!("bad days of {faults:?}: {count}, commands that gave up and were run again: {}", gave_up.into_inner());
 }

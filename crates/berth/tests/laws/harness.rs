@@ -14,7 +14,7 @@ use tokio::runtime::Runtime;
 /// A state key for all tests; 32 bytes in hex.
 pub const KEY: &str = "5f4dcc3b5aa765d61d8327deb882cf995f4dcc3b5aa765d61d8327deb882cf99";
 /// No command of these tests takes longer; one that does hangs.
-pub const LONGEST: Duration = Duration::from_secs(90);
+pub const LONGEST: Duration = Duration::from_secs(150);
 
 fn runtime() -> &'static Runtime {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
@@ -87,6 +87,12 @@ impl Cloud {
     pub fn held(&self) -> usize {
         let world = self.sandbox().world();
         world.traffic(CloudName::Civo).held() + world.traffic(CloudName::DigitalOcean).held()
+    }
+
+    /// How many calls were refused and are still to be acted on.
+    pub fn late(&self) -> u64 {
+        let world = self.sandbox().world();
+        world.traffic(CloudName::Civo).late() + world.traffic(CloudName::DigitalOcean).late()
     }
 
     /// The changes that were asked of both clouds, for messages.
@@ -367,6 +373,11 @@ pub fn many<J: Send>(workers: usize, jobs: Vec<(String, J)>, work: impl Fn(&str,
         names.join("\n  "),
         texts.join("\n")
     );
+}
+
+/// Whether everything is to be tried, and not only the sample that every run of the tests takes.
+pub fn whole() -> bool {
+    std::env::var_os("BERTH_LAWS").is_some_and(|value| value == "all")
 }
 
 /// A cloud and a project at one moment, to start from again and again.

@@ -21,7 +21,7 @@ const RANDOM_KILLS: u64 = 40;
 const SPEED: Speed = Speed::Times(1000.0);
 
 impl Case {
-    fn args(&self) -> Vec<&str> {
+    pub fn args(&self) -> Vec<&str> {
         match self.delete {
             [] => vec!["apply", "-f", "after.yaml", "--yes", "--allow-replace"],
             some => [&["delete", "--yes", "--allow-delete"], some].concat(),
@@ -42,7 +42,7 @@ impl Case {
 
     /// The cloud holds what is declared, and a plan says so.
     #[track_caller]
-    fn check(&self, project: &Project, cloud: &Cloud, shape: Option<&[String]>, story: &str) {
+    pub fn check(&self, project: &Project, cloud: &Cloud, shape: Option<&[String]>, story: &str) {
         let declared = if self.after.is_empty() { Vec::new() } else { manifests(&self.after) };
         let (found, wanted) = (cloud.outline(), outline(&declared));
         assert_eq!(found, wanted, "found (left) is not what is declared (right)\n{story}\n{}", cloud.told());
@@ -76,13 +76,13 @@ impl To {
 }
 
 /// A case, ready to be killed.
-struct Ready {
-    case: Case,
-    prepared: Prepared,
-    calls: u64,
+pub struct Ready {
+    pub case: Case,
+    pub prepared: Prepared,
+    pub calls: u64,
     calls_to_clusters: u64,
     /// What the cloud looks like after the operation.
-    shape: Vec<String>,
+    pub shape: Vec<String>,
     /// What Berth put into clusters.
     inside: Vec<String>,
     /// How long the operation takes.
@@ -143,7 +143,7 @@ fn kill_at_call(ready: &Ready, to: To, hold: &str, call: u64) {
 }
 
 /// Prepares cases, a few at a time.
-fn prepare(cases: Vec<Case>, speed: Speed) -> Vec<Ready> {
+pub fn prepare(cases: Vec<Case>, speed: Speed) -> Vec<Ready> {
     let prepared = Mutex::new(Vec::new());
     all(cases.into_iter().map(|case| (case.name.to_owned(), case)).collect(), |_, case| {
         let ready = ready(case, speed);

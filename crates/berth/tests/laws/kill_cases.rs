@@ -62,7 +62,7 @@ pub fn civo_pool(size: &str, count: u32, more: &str) -> String {
     )
 }
 
-fn vpc(region: &str, more: &str) -> String {
+pub fn vpc(region: &str, more: &str) -> String {
     format!(
         "apiVersion: digitalocean.berth.dev/v1\nkind: DigitalOceanVpc\nmetadata: {{name: do-net}}\n\
          spec: {{region: {region}{more}}}\n"

@@ -76,7 +76,7 @@ fn shape_of(ledger: &Value) -> Vec<String> {
         }
         for field in ["tags", "rules"] {
             if let Some(Value::Array(items)) = shown.get_mut(field) {
-                items.retain(|item| !item.as_str().unwrap_or_default().starts_with("berth-token:"));
+                items.retain(|item| !item.as_str().unwrap_or_default().contains("berth-token:"));
                 items.sort_by_key(Value::to_string);
             }
         }

@@ -278,6 +278,22 @@ impl Plane {
         self.apply(&text).await;
     }
 
+    /// The same for DigitalOcean, named `digitalocean`.
+    pub async fn digitalocean_account(&self) {
+        let text = format!(
+            "apiVersion: byoc.berth.dev/v1\nkind: Account\nmetadata: {{name: digitalocean}}\nspec:\n  provider: digitalocean\n  \
+             requestsPerSecond: 10000\n  digitalocean: {{token: {{value: {CLOUD_TOKEN}}}, apiUrl: \"{}\"}}\n",
+            self.sandbox.digitalocean_url()
+        );
+        self.apply(&text).await;
+    }
+
+    /// How many calls were refused and are still to be acted on.
+    pub fn late(&self) -> u64 {
+        let world = self.sandbox.world();
+        world.traffic(CloudName::Civo).late() + world.traffic(CloudName::DigitalOcean).late()
+    }
+
     pub async fn apply(&self, text: &str) -> Vec<pb::Applied> {
         self.try_apply(0, text).await.unwrap_or_else(|status| panic!("{status}\n{}", self.told()))
     }
@@ -364,9 +380,10 @@ impl Plane {
         self.sandbox.world().faults().replace(rules);
     }
 
-    /// Live objects of a type in Civo, without the cloud's own.
+    /// Live objects of a type, without the cloud's own.
     pub fn objects(&self, kind: &str) -> Vec<Value> {
-        let ledger = self.sandbox.world().ledger(CloudName::Civo);
+        let cloud = if kind.starts_with("civo.") { CloudName::Civo } else { CloudName::DigitalOcean };
+        let ledger = self.sandbox.world().ledger(cloud);
         let objects = ledger["objects"].as_array().cloned().unwrap_or_default();
         objects.into_iter().filter(|o| o["type"] == kind && o["default"] != true && o["auto"] != true).collect()
     }

@@ -7,6 +7,7 @@ mod cli;
 mod faults;
 mod guard;
 mod harness;
+mod late;
 mod names;
 mod parties;
 mod place;

@@ -51,9 +51,8 @@ impl Dialect for CivoDialect {
             | "database_firewall_rules_find"
             | "database_kubernetes_node_not_found" => Class::NotFound,
             _ if code.starts_with("authentication_") => Class::Unauthorized,
-            _ if code.ends_with("_duplicate") || code.ends_with("_duplicate_name") || code.ends_with("_exists") => {
-                Class::Taken { id: None }
-            }
+            // Such as database_network_exists, database_duplicate_cluster_name_not_allowed.
+            _ if code.contains("_duplicate") || code.ends_with("_exists") => Class::Taken { id: None },
             // A size or an application that is not there is a mistake in the request, not an object that went away.
             _ if code.ends_with("_not_found") && refusal.change => Class::Refused,
             // Not in Civo's words, so not Civo's answer: taking it for "gone" could make something twice.
@@ -94,6 +93,7 @@ mod tests {
         assert_eq!(class(404, "database_account_not_found", false), Some(Class::Unauthorized));
         assert_eq!(class(500, "database_kubernetes_cluster_not_found", true), Some(Class::NotFound));
         assert_eq!(class(400, "database_kubernetes_cluster_duplicate", true), Some(Class::Taken { id: None }));
+        assert_eq!(class(409, "database_duplicate_cluster_name_not_allowed", true), Some(Class::Taken { id: None }));
         assert_eq!(class(403, "quota_limit_reached", true), Some(Class::Quota));
         assert_eq!(class(404, "database_size_not_found", true), Some(Class::Refused));
         assert_eq!(class(500, "something_new", true), None);

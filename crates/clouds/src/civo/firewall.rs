@@ -132,7 +132,12 @@ impl Handler for FirewallHandler {
         let present_lines: HashSet<String> = present.iter().map(|rule| Rule::from_civo(rule).to_line()).collect();
         let wanted_lines: HashSet<String> = wanted.iter().map(Rule::to_line).collect();
         for rule in wanted.iter().filter(|rule| !present_lines.contains(&rule.to_line())) {
-            self.0.api.create_rule(region, &observed.id, &rule.to_civo()).await?;
+            let Err(trouble) = self.0.api.create_rule(region, &observed.id, &rule.to_civo()).await else { continue };
+            // Civo refuses a rule that is there already, such as one made by an attempt whose answer was lost.
+            let now = self.0.api.firewall_rules(region, &observed.id).await?;
+            if !now.iter().any(|other| Rule::from_civo(other).to_line() == rule.to_line()) {
+                return Err(trouble);
+            }
         }
         let mut kept = HashSet::new();
         for rule in &present {

@@ -45,6 +45,9 @@ const DRAIN_TIME: Duration = Duration::from_secs(60);
 const POOL_LABEL: &str = "kubernetes.civo.com/civo-node-pool";
 /// Lists are walked no further than this.
 const MAX_PAGES: u32 = 10_000;
+/// How long a create whose answer was lost may still take effect, or be missing from lists. Civo's names, and the ids of its
+/// pools, are unique, so that only a deletion waits for it.
+const UNANSWERED_LIMIT: Duration = Duration::from_secs(30);
 /// Firewalls whose rules are read at the same time, where a list does not show them.
 const RULES_AT_ONCE: usize = 8;
 
@@ -212,11 +215,18 @@ impl Shared {
 
     /// Names of the clusters that fit and are not on their way out.
     async fn clusters_that(&self, region: &str, fits: impl Fn(&api::Cluster) -> bool) -> Outcome<Vec<String>> {
+        let stays = |c: &api::Cluster| !c.status.eq_ignore_ascii_case("deleting") && fits(c);
         let mut names = Vec::new();
         for number in 1..=MAX_PAGES {
             let page = self.api.clusters(region, number).await?;
-            let found = page.items.into_iter().filter(|c| !c.status.eq_ignore_ascii_case("deleting") && fits(c));
-            names.extend(found.map(|cluster| cluster.name));
+            for listed in page.items.iter().filter(|cluster| stays(cluster)) {
+                // A list may be behind, and show what is gone.
+                match self.api.cluster(region, &listed.id).await {
+                    Ok(cluster) if stays(&cluster) => names.push(cluster.name),
+                    Err(trouble) if !trouble.is_not_found() => return Err(trouble),
+                    _ => {}
+                }
+            }
             if number >= page.pages {
                 break;
             }
@@ -226,7 +236,9 @@ impl Shared {
 
     async fn check_network(&self, region: &str, id: &str) -> Outcome<()> {
         let networks = self.networks(region).await?;
-        if networks.iter().any(|network| network.id == id) {
+        // A list may be behind: a network that was just made is read by itself.
+        let is_id = uuid::Uuid::parse_str(id).is_ok();
+        if networks.iter().any(|network| network.id == id) || is_id && self.api.network(region, id).await.is_ok() {
             return Ok(());
         }
         let trouble = Trouble::refused(format!("Civo has no network with the id `{id}` in {region}"));
@@ -359,6 +371,10 @@ impl Provider for Civo {
             }
             other => Err(Trouble::refused(format!("Civo has no list named {other}"))),
         }
+    }
+
+    fn unanswered_limit(&self) -> Duration {
+        UNANSWERED_LIMIT
     }
 
     fn calls(&self) -> u64 {

@@ -5,14 +5,14 @@ use super::normal::*;
 use super::roll::{self, Step};
 use super::wire::{Cluster, ClusterCreate, ClusterUpdate, Firewall, NodePool, PoolChange};
 use super::words::{cluster_overdue, taken};
-use super::{kube_api, offers, version};
+use super::{CLUSTER, kube_api, offers, version};
 use crate::times::{NODE_SECONDS, UPGRADE_SECONDS, nodes_between};
 use async_trait::async_trait;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use berth_engine::FieldChange;
 use berth_engine::handler::{Class, Handler, Outcome, Trouble};
-use berth_engine::unit::{Change, Field, Observed, Op, Phase, Props, Readiness, Typical};
+use berth_engine::unit::{Change, Field, Observed, Op, Phase, Props, Readiness, Stray, Typical};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -94,6 +94,10 @@ pub fn observed(cluster: &Cluster) -> Observed {
     Observed { id: cluster.id.clone(), props, outputs, phase: phase(cluster, &pools) }
 }
 
+fn is_there(cluster: &Cluster) -> bool {
+    cluster.status.state != "deleted"
+}
+
 fn phase(cluster: &Cluster, pools: &[&NodePool]) -> Phase {
     let total: u32 = pools.iter().map(|pool| pool.count).sum();
     let running: usize = pools.iter().map(|pool| roll::nodes_ready(pool).0).sum();
@@ -114,6 +118,22 @@ fn phase(cluster: &Cluster, pools: &[&NodePool]) -> Phase {
 impl Handler for ClusterHandler {
     fn fields(&self) -> &'static [Field] {
         FIELDS
+    }
+
+    fn refuses_doubles(&self) -> bool {
+        false
+    }
+
+    async fn strays(&self, token: &str, id: &str) -> Outcome<Vec<Stray>> {
+        let tag = token_tag(token);
+        let clusters = self.client.clusters().await?;
+        let carriers = clusters.iter().filter(|cluster| is_there(cluster) && has_tag(&cluster.tags, &tag));
+        let others = carriers.filter(|cluster| cluster.id != id).map(|cluster| Stray {
+            unit_type: CLUSTER.into(),
+            id: cluster.id.clone(),
+            remove: format!("doctl kubernetes cluster delete {}", cluster.id),
+        });
+        Ok(others.collect())
     }
 
     fn holds_data(&self) -> bool {
@@ -189,7 +209,8 @@ impl Handler for ClusterHandler {
         Ok(self.client.cluster(id).await?.as_ref().map(observed))
     }
 
-    /// DigitalOcean may have two clusters of one name: ours also carries the tags that say whose it is.
+    /// DigitalOcean may have two clusters of one name: ours carries the token, or, when a version made it that did not send
+    /// any, the tags that say whose it is.
     async fn find(&self, desired: &Props, token: Option<&str>) -> Outcome<Option<Observed>> {
         let name = text(desired, "cluster_name");
         let own: Vec<String> = texts(desired, OWN_TAGS).iter().map(|tag| tag.to_ascii_lowercase()).collect();
@@ -198,22 +219,31 @@ impl Handler for ClusterHandler {
             own.iter().all(|tag| tags.contains(tag)) && cluster.region == text(desired, "region")
         };
         let clusters = self.client.clusters().await?;
+        if let Some(token) = token {
+            let tag = token_tag(token);
+            let carriers = clusters.iter().filter(|cluster| is_there(cluster) && has_tag(&cluster.tags, &tag));
+            // Whoever looks takes the same one of two.
+            let first = carriers.min_by(|a, b| (&a.created_at, &a.id).cmp(&(&b.created_at, &b.id)));
+            if first.is_some() {
+                return Ok(first.map(observed));
+            }
+        }
         let found = clusters
             .iter()
-            .filter(|cluster| cluster.name == name && cluster.status.state != "deleted")
-            .filter(|cluster| token.is_none() || is_ours(cluster));
+            .filter(|cluster| cluster.name == name && is_there(cluster))
+            .filter(|cluster| token.is_none() || is_ours(cluster) && !has_token(&cluster.tags));
         // The interrupted create made the youngest.
         Ok(found.max_by(|a, b| a.created_at.cmp(&b.created_at)).map(observed))
     }
 
-    async fn create(&self, desired: &Props, _token: &str, _replacing: bool) -> Outcome<String> {
+    async fn create(&self, desired: &Props, token: &str, _replacing: bool) -> Outcome<String> {
         let name = text(desired, "cluster_name");
         let body = ClusterCreate {
             name,
             region: text(desired, "region"),
             version: version::slug(text(desired, "kubernetes_version")),
             vpc_uuid: text(desired, "vpc"),
-            tags: tags_to_send(desired, &[]),
+            tags: tags_to_create(desired, token),
             ha: flag(desired, "highly_available"),
             auto_upgrade: flag(desired, "auto_upgrade"),
             surge_upgrade: !flag(desired, "disable_surge_upgrade"),
@@ -258,7 +288,12 @@ impl Handler for ClusterHandler {
             return self.client.update_pool(id, &pool.id, &default_pool_change(desired, &cluster, pool)).await;
         }
         if fields.contains(&"kubernetes_version") {
-            return self.client.upgrade_cluster(id, version::slug(text(desired, "kubernetes_version"))).await;
+            let wanted = text(desired, "kubernetes_version");
+            let Err(trouble) = self.client.upgrade_cluster(id, version::slug(wanted)).await else { return Ok(()) };
+            // Refused, because an earlier attempt was acted on meanwhile.
+            let now = self.client.cluster(id).await?;
+            let upgraded = now.is_some_and(|cluster| version::same(wanted, &cluster.version));
+            return if upgraded { Ok(()) } else { Err(trouble) };
         }
         Ok(())
     }

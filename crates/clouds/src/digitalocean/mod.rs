@@ -27,6 +27,7 @@ use berth_model::pb::berth::core::v1::StringValueOrRef;
 use berth_model::pb::berth::core::v1::string_value_or_ref::LiteralOrRef;
 use serde_json::Value;
 use std::sync::Arc;
+use std::time::Duration;
 
 const NETWORK: &str = "digitalocean.vpc";
 const CLUSTER: &str = "digitalocean.cluster";
@@ -34,6 +35,9 @@ const POOL: &str = "digitalocean.pool";
 /// The list of clusters shows their pools too.
 const CLUSTERS: &str = "digitalocean.clusters";
 const VPCS: &str = "digitalocean.vpcs";
+/// How long a create whose answer was lost may still take effect, or be missing from lists. DigitalOcean makes as many clusters
+/// of one name as it is asked for: a create is repeated only after this.
+const UNANSWERED_LIMIT: Duration = Duration::from_secs(30);
 const READY_GATE_ANNOTATION: &str = "berth.dev/ready-gate";
 
 struct DigitalOcean {
@@ -127,6 +131,10 @@ impl Provider for DigitalOcean {
             }
             other => Err(Trouble::refused(format!("DigitalOcean has no list named {other}"))),
         }
+    }
+
+    fn unanswered_limit(&self) -> Duration {
+        UNANSWERED_LIMIT
     }
 
     fn calls(&self) -> u64 {

@@ -11,6 +11,10 @@ pub const DEFAULT_POOL_TAG: &str = "berth:default-node-pool";
 /// The same mark of DigitalOcean's Terraform provider.
 pub const TERRAFORM_DEFAULT_POOL_TAG: &str = "terraform:default-node-pool";
 
+/// What was made with a token carries it in a tag that begins with this. DigitalOcean's Terraform provider leaves out tags of the
+/// prefix `terraform:`, so that an object of Berth's can be imported there and its plan is empty.
+const TOKEN_TAG: &str = "terraform:berth-token:";
+
 /// Berth's own tags and labels stand in properties of their own, which are sent but not compared: an imported object does
 /// not have them, and that is no drift.
 pub const OWN_TAGS: &str = "own_tags";
@@ -61,6 +65,28 @@ pub fn is_cloud_tag(tag: &str) -> bool {
 /// Tags that stand for something else than a user's wish.
 fn is_foreign_tag(tag: &str) -> bool {
     is_cloud_tag(tag) || tag.starts_with("terraform:") || tag == DEFAULT_POOL_TAG
+}
+
+/// Marks what a create makes, so that it is found exactly when the answer was lost.
+pub fn token_tag(token: &str) -> String {
+    format!("{TOKEN_TAG}{token}")
+}
+
+/// DigitalOcean keeps the case of whoever used a tag first.
+pub fn has_tag(tags: &[String], wanted: &str) -> bool {
+    tags.iter().any(|tag| tag.eq_ignore_ascii_case(wanted))
+}
+
+/// Whether it was made by a version that sends tokens.
+pub fn has_token(tags: &[String]) -> bool {
+    tags.iter().any(|tag| tag.starts_with(TOKEN_TAG))
+}
+
+/// All tags of a new object.
+pub fn tags_to_create(desired: &Props, token: &str) -> Vec<String> {
+    let mut tags = tags_to_send(desired, &[]);
+    tags.push(token_tag(token));
+    tags
 }
 
 /// A pool shows its cluster's tags beside its own.
@@ -223,9 +249,14 @@ mod tests {
         let (tags, mine) = desired_tags(&own(), &strings(&["web", "team:a", "p-environment:prod"]));
         assert_eq!(tags, json!(["team:a", "web"]));
         assert_eq!(mine, json!(["p-environment:prod", "p-resource-kind:K", "p-resource-name:blog", "p-resource:true"]));
-        let mut seen = strings(&["k8s", "k8s:123", "terraform:default-node-pool", "web", "team:a"]);
+        let token = token_tag("0190aaaabbbbccccddddeeee12345678");
+        let mut seen = strings(&["k8s", "k8s:123", "terraform:default-node-pool", &token, "web", "team:a"]);
         seen.extend(mine.as_array().unwrap().iter().map(|v| v.as_str().unwrap().to_owned()));
         assert_eq!(observed_tags(&seen), tags);
+        // What is not the user's to change stays when the tags change.
+        let props: Props = serde_json::from_value(json!({"tags": ["other"]})).unwrap();
+        assert_eq!(tags_to_send(&props, &seen), ["other", &token, "terraform:default-node-pool"]);
+        assert!(has_tag(&seen, &token) && has_token(&seen) && !has_token(&strings(&["terraform:default-node-pool"])));
         // Without all three of Berth's, a key that looks alike is the user's.
         assert_eq!(observed_tags(&strings(&["shop-environment:x"])), json!(["shop-environment:x"]));
         assert!(same_tags(&json!(["Web", "a"]), &json!(["a", "web"])));

@@ -4,12 +4,12 @@ use super::api::Client;
 use super::normal::*;
 use super::wire::{Cluster, NodePool, PoolChange};
 use super::words::{pool_overdue, taken};
-use super::{kube_api, offers, roll};
+use super::{POOL, kube_api, offers, roll};
 use crate::times::{NODE_SECONDS, nodes_between};
 use async_trait::async_trait;
 use berth_engine::FieldChange;
 use berth_engine::handler::{Class, Handler, Outcome, Trouble};
-use berth_engine::unit::{Change, Field, Observed, Op, Phase, Props, Typical};
+use berth_engine::unit::{Change, Field, Observed, Op, Phase, Props, Stray, Typical};
 use berth_model::UNKNOWN;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -89,6 +89,25 @@ impl Handler for PoolHandler {
         true
     }
 
+    /// DigitalOcean's documents do not say that the names of a cluster's pools are unique.
+    fn refuses_doubles(&self) -> bool {
+        false
+    }
+
+    async fn strays(&self, token: &str, id: &str) -> Outcome<Vec<Stray>> {
+        let (tag, clusters) = (token_tag(token), self.client.clusters().await?);
+        let mut strays = Vec::new();
+        for cluster in clusters.iter().filter(|cluster| cluster.status.state != "deleted") {
+            let is_stray = |pool: &&NodePool| pool.id != id && has_tag(&pool.tags, &tag) && !roll::is_leaving(pool);
+            strays.extend(cluster.node_pools.iter().filter(is_stray).map(|pool| Stray {
+                unit_type: POOL.into(),
+                id: pool.id.clone(),
+                remove: format!("doctl kubernetes cluster node-pool delete {} {}", cluster.id, pool.id),
+            }));
+        }
+        Ok(strays)
+    }
+
     fn same(&self, field: &str, desired: &Value, observed: &Value) -> bool {
         match field {
             "tags" => same_tags(desired, observed),
@@ -140,8 +159,8 @@ impl Handler for PoolHandler {
         Ok(cluster.node_pools.iter().find(|pool| pool.id == id).map(|pool| observed(&cluster, pool)))
     }
 
-    /// Names of pools are unique in a cluster. While an old pool still has the name, the new one has a temporary name with
-    /// the token in it; a pool of the right name but another size is the old one, and not what a create made.
+    /// What a create made carries the token; what a version made that did not send any has the name, or, while an old pool
+    /// still had that, a temporary one with the token in it. A pool of the right name but another size is the old one.
     async fn find(&self, desired: &Props, token: Option<&str>) -> Outcome<Option<Observed>> {
         let given = text(desired, "cluster");
         if given.starts_with(UNKNOWN) {
@@ -160,9 +179,12 @@ impl Handler for PoolHandler {
             return Ok(None);
         }
         let pools: Vec<&NodePool> = cluster.node_pools.iter().filter(|pool| !roll::is_leaving(pool)).collect();
-        let begun = pools.iter().find(|pool| Some(&pool.name) == temporary.as_ref()).copied();
+        let carries = |pool: &&&NodePool| token.is_some_and(|token| has_tag(&pool.tags, &token_tag(token)));
+        let tagged = pools.iter().filter(carries).min_by(|a, b| a.id.cmp(&b.id));
+        let begun = tagged.or(pools.iter().find(|pool| Some(&pool.name) == temporary.as_ref())).copied();
         let named = || {
-            let is_ours = |pool: &&NodePool| token.is_none() || pool.size == text(desired, "size");
+            let is_ours =
+                |pool: &&NodePool| token.is_none() || pool.size == text(desired, "size") && !has_token(&pool.tags);
             pools.iter().find(|pool| pool.name == name).copied().filter(is_ours)
         };
         Ok(begun.or_else(named).map(|pool| observed(&cluster, pool)))
@@ -178,7 +200,7 @@ impl Handler for PoolHandler {
             size: Some(text(desired, "size").to_owned()),
             count: first,
             taints: Some(taints).filter(|taints| !taints.is_empty()),
-            tags: Some(tags_to_send(desired, &[])),
+            tags: Some(tags_to_create(desired, token)),
             ..pool_change(desired, &[])
         };
         match self.client.create_pool(cluster, &body).await {

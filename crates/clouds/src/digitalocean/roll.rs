@@ -1,20 +1,29 @@
-//! The default pool of a cluster, and how it gets another size: new pool first, old one drained and deleted, then the name
-//! put back. Each step is decided from what the cloud shows, so that a run that was killed anywhere goes on.
+//! The default pool of a cluster, and how it gets another size: new pool first, old one drained and deleted. Each step is
+//! decided from what the cloud shows, so that a run that was killed anywhere goes on. The new pool's name is made from the old
+//! one's id and the new size, and stays: a create that is acted on late meets it, and makes no second one.
 
 use super::normal::{DEFAULT_POOL_TAG, TERRAFORM_DEFAULT_POOL_TAG};
 use super::wire::NodePool;
+use sha2::{Digest, Sha256};
 
 /// Longest name of a pool: nodes are named after it, and a node's name is a DNS label with a few letters more.
 pub const MAX_POOL_NAME: usize = 55;
 const SUFFIX: &str = "-default";
+/// How earlier versions named a new pool until the old one was gone. Also the longest suffix there is.
 const ROLLING_SUFFIX: &str = "-default-next";
 
 pub fn default_pool_name(cluster: &str) -> String {
     named(cluster, SUFFIX)
 }
 
-fn rolling_name(cluster: &str) -> String {
-    named(cluster, ROLLING_SUFFIX)
+/// Name of the pool of that size that takes the place of another.
+fn heir_name(cluster: &str, old: &NodePool, size: &str) -> String {
+    named(cluster, &heir_suffix(old, size))
+}
+
+fn heir_suffix(old: &NodePool, size: &str) -> String {
+    let digest = Sha256::digest(format!("{}/{size}", old.id).as_bytes());
+    format!("{SUFFIX}-{:02x}{:02x}", digest[0], digest[1])
 }
 
 fn named(cluster: &str, suffix: &str) -> String {
@@ -24,7 +33,13 @@ fn named(cluster: &str, suffix: &str) -> String {
     format!("{head}{suffix}")
 }
 
-fn is_rolling(pool: &NodePool) -> bool {
+/// Whether it was begun to take the place of another one of these.
+fn is_heir(pool: &NodePool, pools: &[&NodePool]) -> bool {
+    let follows = |old: &&&NodePool| old.id != pool.id && pool.name.ends_with(&heir_suffix(old, &pool.size));
+    has_old_name(pool) || pools.iter().any(|old| follows(&old))
+}
+
+fn has_old_name(pool: &NodePool) -> bool {
     pool.name.ends_with(ROLLING_SUFFIX)
 }
 
@@ -49,7 +64,7 @@ fn is_of_another_resource(pool: &NodePool) -> bool {
 
 /// The one whose properties are shown: the old one, as long as it is there.
 pub fn primary<'a>(pools: &[&'a NodePool]) -> Option<&'a NodePool> {
-    pools.iter().find(|pool| !is_rolling(pool)).or(pools.first()).copied()
+    pools.iter().find(|pool| !is_heir(pool, pools)).or(pools.first()).copied()
 }
 
 /// The name that is shown, and compared: several names mean that a change of size has begun and not ended.
@@ -89,7 +104,7 @@ pub enum Step<'a> {
     Wait,
     /// Drain and delete what is not wanted any more.
     Remove(&'a NodePool),
-    /// Give the pool that stays its name.
+    /// Give the pool that an earlier version made its name.
     Rename(&'a NodePool, String),
     Done,
 }
@@ -97,23 +112,21 @@ pub enum Step<'a> {
 /// The next step to one default pool of the wanted size and name.
 pub fn next_step<'a>(cluster: &str, pools: &[&'a NodePool], size: &str) -> Step<'a> {
     let Some(current) = primary(pools) else { return Step::Make(default_pool_name(cluster)) };
-    let keeper = pools.iter().find(|pool| pool.size == size && !is_rolling(pool));
+    let keeper = pools.iter().find(|pool| pool.size == size && !is_heir(pool, pools));
     let Some(keeper) = keeper.or(pools.iter().find(|pool| pool.size == size)) else {
         // A pool begun for yet another size is in the way; the one that does the work stays until its heir is there.
-        if let Some(stray) = pools.iter().find(|pool| is_rolling(pool) && pool.id != current.id) {
+        if let Some(stray) = pools.iter().find(|pool| is_heir(pool, pools) && pool.id != current.id) {
             return Step::Remove(stray);
         }
         if !current.tags.iter().any(|tag| tag == DEFAULT_POOL_TAG) {
             return Step::Mark(current);
         }
-        // After a kill before the last rename, the current one still has the temporary name.
-        let name = if is_rolling(current) { default_pool_name(cluster) } else { rolling_name(cluster) };
-        return Step::Make(name);
+        return Step::Make(heir_name(cluster, current, size));
     };
     if let Some(other) = pools.iter().find(|pool| pool.id != keeper.id) {
         return if nodes_ready(keeper).1 { Step::Remove(other) } else { Step::Wait };
     }
-    if is_rolling(keeper) { Step::Rename(keeper, default_pool_name(cluster)) } else { Step::Done }
+    if has_old_name(keeper) { Step::Rename(keeper, default_pool_name(cluster)) } else { Step::Done }
 }
 
 #[cfg(test)]
@@ -174,8 +187,22 @@ mod tests {
     #[test]
     fn a_new_size_ends_with_one_pool_of_the_usual_name() {
         let (pools, log) = play(vec![pool("old", "c-default", "small", 2)], "large");
-        assert_eq!(log, ["make c-default-next", "wait", "remove c-default", "rename c-default-next to c-default"]);
-        assert_eq!((pools.len(), pools[0].name.as_str(), pools[0].size.as_str()), (1, "c-default", "large"));
+        let heir = heir_name("c", &pool("old", "c-default", "small", 2), "large");
+        assert_eq!(log, [format!("make {heir}"), "wait".into(), "remove c-default".into()]);
+        assert_eq!((pools.len(), pools[0].name.as_str(), pools[0].size.as_str()), (1, heir.as_str(), "large"));
+        assert!(is_settled(&heir));
+        // And once more: the name that was taken over is free again.
+        let (pools, log) = play(pools, "small");
+        assert_eq!((pools.len(), pools[0].size.as_str(), log.len()), (1, "small", 3));
+        assert_ne!(pools[0].name, heir);
+    }
+
+    #[test]
+    fn what_an_earlier_version_began_is_ended() {
+        let begun = vec![pool("old", "c-default", "small", 2), pool("new", "c-default-next", "large", 1)];
+        let (pools, log) = play(begun, "large");
+        assert_eq!(log, ["wait", "remove c-default", "rename c-default-next to c-default"]);
+        assert_eq!((pools.len(), pools[0].name.as_str()), (1, "c-default"));
     }
 
     #[test]
@@ -186,7 +213,8 @@ mod tests {
         other.tags.clear();
         let (pools, log) = play(vec![old, other], "large");
         assert_eq!(log[0], "mark pool-x");
-        assert_eq!(pools.iter().map(|p| p.name.as_str()).collect::<Vec<_>>(), ["batch", "c-default"]);
+        assert_eq!((pools[0].name.as_str(), pools.len()), ("batch", 2));
+        assert!(pools[1].name.starts_with("c-default-"), "{}", pools[1].name);
     }
 
     #[test]
@@ -195,15 +223,16 @@ mod tests {
         let (pools, log) = play(begun(), "small");
         assert_eq!((pools.len(), log), (1, vec!["remove c-default-next".to_owned()]));
         let (pools, log) = play(begun(), "huge");
-        assert_eq!(log[..2], ["remove c-default-next", "make c-default-next"]);
+        assert_eq!(log[0], "remove c-default-next");
+        assert!(log[1].starts_with("make c-default-"), "{log:?}");
         assert_eq!((pools.len(), pools[0].size.as_str()), (1, "huge"));
     }
 
     #[test]
     fn a_size_changed_before_the_last_rename_still_ends() {
         let (pools, log) = play(vec![pool("new", "c-default-next", "large", 2)], "small");
-        assert_eq!(log, ["make c-default", "wait", "remove c-default-next"]);
-        assert_eq!((pools.len(), pools[0].name.as_str()), (1, "c-default"));
+        assert_eq!(log[1..], ["wait", "remove c-default-next"]);
+        assert!(pools.len() == 1 && is_settled(&pools[0].name), "{log:?}");
     }
 
     #[test]
@@ -221,8 +250,9 @@ mod tests {
     fn names_fit() {
         assert_eq!(default_pool_name("shop"), "shop-default");
         let long = "a".repeat(63);
-        assert!(default_pool_name(&long).len() <= MAX_POOL_NAME && rolling_name(&long).len() <= MAX_POOL_NAME);
-        assert_ne!(default_pool_name(&long), rolling_name(&long));
+        let heir = heir_name(&long, &pool("old", "x", "small", 1), "large");
+        assert!(default_pool_name(&long).len() <= MAX_POOL_NAME && heir.len() <= MAX_POOL_NAME, "{heir}");
+        assert_ne!(default_pool_name(&long), heir);
         assert!(is_settled("pool-x") && !is_settled("a + b") && !is_settled("c-default-next") && !is_settled(""));
     }
 }

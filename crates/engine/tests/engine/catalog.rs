@@ -150,6 +150,10 @@ impl Provider for FakeProvider {
         });
         Ok(Page { items: listed.collect(), next: more.then_some(page + 1), pages: None })
     }
+    fn unanswered_limit(&self) -> std::time::Duration {
+        std::time::Duration::from_secs(20)
+    }
+
     fn calls(&self) -> u64 {
         self.cloud.lock().calls as u64
     }

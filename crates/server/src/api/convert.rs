@@ -114,6 +114,7 @@ pub fn difference(row: &Value) -> pb::Difference {
         unit_type: text("type"),
         apply: text("apply"),
         refused: row["refused"].as_bool().unwrap_or_default(),
+        stray: text("stray"),
     }
 }
 

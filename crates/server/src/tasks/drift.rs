@@ -18,18 +18,20 @@ pub async fn findings(shared: &Shared, result: &str, now: Timestamp) -> Result<V
         .map_err(|_| Fault::new(Code::InvalidArgument, "the result of the drift check cannot be read"))?;
     let blind: HashSet<_> = result.troubles.iter().map(|trouble| &trouble.id).collect();
     let held = much_gone(shared, &result, now).await?;
-    let mut differences: HashMap<_, String> = HashMap::new();
+    let mut differences: HashMap<_, (String, bool)> = HashMap::new();
     for row in result.drifted {
-        differences.insert(row.id, serde_json::to_string(&row.differences).unwrap_or_default());
+        // An apply leaves strays alone: it would be repeated at every check.
+        let repairable = row.differences.iter().any(|difference| difference.stray.is_empty());
+        differences.insert(row.id, (serde_json::to_string(&row.differences).unwrap_or_default(), repairable));
     }
     let mut schedules = schedule::Schedules::new(&shared.control);
     let mut found = Vec::with_capacity(result.checked.len());
     for row in result.checked.into_iter().filter(|row| !blind.contains(&row.id)) {
-        let differences = differences.remove(&row.id).unwrap_or_default();
+        let (differences, repairable) = differences.remove(&row.id).unwrap_or_default();
         let (next, repairs) = schedules.of(&row.id, now).await?;
         let held = held.get(&row.id).filter(|_| repairs).cloned().unwrap_or_default();
         found.push(DriftFound {
-            repair: repairs && !differences.is_empty() && held.is_empty(),
+            repair: repairs && repairable && held.is_empty(),
             held,
             differences,
             id: row.id,

@@ -94,7 +94,7 @@ fn failed(trouble: &Trouble) -> End {
             "failed"
         }
         // Another worker may have the right credentials.
-        Class::NotFound | Class::Quota | Class::Unauthorized | Class::OtherAccount => "failed",
+        Class::NotFound | Class::Quota | Class::Unauthorized | Class::OtherAccount | Class::Unanswered => "failed",
         Class::Refused if trouble.passes() => "failed",
         Class::Refused | Class::Taken { .. } => "refused",
     };

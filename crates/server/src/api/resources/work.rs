@@ -233,6 +233,7 @@ fn difference(row: &berth_engine::Finding) -> pb::Difference {
         unit_type: row.unit_type.clone(),
         apply: row.apply.clone(),
         refused: row.refused,
+        stray: row.stray.clone(),
     }
 }
 
