@@ -2,6 +2,7 @@
 
 mod accept;
 mod address;
+mod audit_args;
 mod carry_out;
 mod cli;
 mod commands;
@@ -15,6 +16,7 @@ mod failure;
 mod files;
 mod graph;
 mod guard;
+mod kept_heads;
 mod kubeconfig_file;
 mod manifests;
 mod oidc_args;

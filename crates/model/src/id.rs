@@ -20,6 +20,13 @@ impl ResourceId {
     }
 }
 
+/// What a new resource's org and env look like: a DNS label, as in the rules of `metadata`, or nothing. Code that looks things up does not
+/// ask this: what is stored under another name stays reachable.
+pub fn is_scope_name(text: &str) -> bool {
+    let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    text.len() <= 63 && text.chars().all(|c| inner(c) || c == '-') && !text.starts_with('-') && !text.ends_with('-')
+}
+
 /// `Kind/name`, as users type it; org and env are shown in columns of their own.
 impl fmt::Display for ResourceId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -38,7 +38,7 @@ pub use diagnostic::{Diagnostic, Severity, Span};
 pub use edit::{EditError, set_scalar};
 pub use explain::{Explanation, NoSuchField, Row, TemplateRow, explain};
 pub use graph::{Graph, Need, graph};
-pub use id::ResourceId;
+pub use id::{ResourceId, is_scope_name};
 pub use manifest::{Filled, FromJsonError, Manifest, Source, parse};
 pub use policy_test::{MAX_CASES, POLICY_TEST, PolicyCase, policy_tests};
 pub use refs::{Ref, metadata_value};

@@ -29,6 +29,7 @@ pub mod metrics;
 pub mod policy;
 pub mod rest;
 pub mod results;
+mod saved_plan;
 pub mod schedule;
 pub mod serve;
 pub mod start;

@@ -37,6 +37,12 @@ pub struct Op {
     pub op: String,
 }
 
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub struct Sink {
+    /// `file`, `syslog` or `webhook`.
+    pub sink: &'static str,
+}
+
 /// From half a millisecond to a minute.
 const LATENCIES: [f64; 14] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0, 60.0];
 
@@ -62,6 +68,11 @@ pub struct Inner {
     pub leases_expired: Counter,
     pub reports: Family<State, Counter>,
     pub fenced: Counter,
+    /// The newest entry whose head a place has taken.
+    pub audit_head_offered: Family<Sink, Gauge>,
+    pub audit_head_failures: Family<Sink, Counter>,
+    /// 1 while the log does not follow from the head that was offered before.
+    pub audit_broken: Gauge,
     batch_size: Histogram,
     batch_time: Histogram,
     pub(crate) queue: Gauge,
@@ -97,6 +108,9 @@ impl Default for Metrics {
             leases_expired: Counter::default(),
             reports: Family::default(),
             fenced: Counter::default(),
+            audit_head_offered: Family::default(),
+            audit_head_failures: Family::default(),
+            audit_broken: Gauge::default(),
             batch_size: Histogram::new(BATCHES),
             batch_time: Histogram::new(LATENCIES),
             queue: Gauge::default(),
@@ -121,6 +135,16 @@ impl Default for Metrics {
         registry.register("leases_expired", "Leases that ended without a report", inner.leases_expired.clone());
         registry.register("reports", "Ends of tasks that workers reported", inner.reports.clone());
         registry.register("fenced", "Writes of stale workers that were refused", inner.fenced.clone());
+        let offered = inner.audit_head_offered.clone();
+        registry.register("audit_head_offered", "Newest audit entry whose head a place outside has taken", offered);
+        let failures = inner.audit_head_failures.clone();
+        registry.register("audit_head_failures", "Attempts to offer the audit log's head that failed", failures);
+        let broken = inner.audit_broken.clone();
+        registry.register(
+            "audit_broken",
+            "Whether the audit log no longer follows from the head offered before",
+            broken,
+        );
         registry.register("database_batch_size", "Operations written in one transaction", inner.batch_size.clone());
         let help = "Time that one transaction took";
         registry.register_with_unit("database_batch_duration", help, Unit::Seconds, inner.batch_time.clone());

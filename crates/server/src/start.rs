@@ -1,5 +1,6 @@
 //! From nothing to a server that answers: folder, database, key, certificate, first token, services, controller, worker.
 
+use crate::access::head_sinks::HeadSinks;
 use crate::access::oidc::{Oidc, OidcConfig, OidcError};
 use crate::access::{self, AccessLayer, Guard};
 use crate::api::Shared;
@@ -36,6 +37,8 @@ pub struct Config {
     pub limits: Limits,
     /// Where people log in; `None`: by token alone.
     pub oidc: Option<OidcConfig>,
+    /// Where the audit log's head is offered.
+    pub audit_heads: HeadSinks,
     /// The worker inside the server; `None`: only workers elsewhere.
     pub worker: Option<WorkerHere>,
     /// Simulated clouds in place of real ones, for the worker inside.
@@ -76,6 +79,7 @@ impl Config {
             client_ca: None,
             limits: Limits::default(),
             oidc: None,
+            audit_heads: HeadSinks::default(),
             worker: Some(WorkerHere::default()),
             simulated: None,
             lease: LEASE,
@@ -165,6 +169,8 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let mut tasks = vec![tokio::spawn(certificates.renew(stop.clone())), tokio::spawn(guard.keep(stop.clone()))];
     tasks.push(crate::controller::spawn(shared.clone(), stop.clone()));
     tasks.extend(crate::worker::in_process(&shared, stop.clone()));
+    let heads = shared.config.audit_heads.clone();
+    tasks.extend(heads.start(shared.control.clone(), shared.metrics.clone(), stop.clone()));
     let most = shared.config.limits.connections;
     let serving = tokio::spawn(serve::serve(listener, tls, front, most, shared.metrics.clone(), stop.clone()));
     Ok(Running { address, ca, fingerprint, first_token, shared, stop, tasks, serving })

@@ -2,7 +2,7 @@
 
 use crate::error::StoreError;
 use crate::run::NewResource;
-use crate::seal::{Place, Sealer};
+use crate::seal::{Place, SealNumber, Sealer};
 use crate::writes::{After, ResourceRow, StatusRow, UnitRow, Write};
 use berth_engine::record::{Closing, EntryId, Intent, Status};
 use berth_engine::unit::{Op, Props, UnitState};
@@ -31,11 +31,12 @@ impl Encoder<'_> {
     pub fn resource(&self, resource: NewResource) -> Result<ResourceRow, StoreError> {
         let NewResource { id, api_version, mut manifest, secrets, source } = resource;
         let digest = self.sealer.digest(&manifest);
+        let number = SealNumber::draw()?;
         for pointer in &secrets {
             match manifest.pointer_mut(pointer) {
                 Some(Value::String(clear)) => {
                     check(&id, "a secret", clear.len(), SECRET_BYTES_MAX)?;
-                    let sealed = self.sealer.seal(&Place::manifest(&id, pointer), clear)?;
+                    let sealed = self.sealer.seal(&Place::manifest(&id, pointer, number), clear)?;
                     drop(Zeroizing::new(std::mem::replace(clear, sealed)));
                 }
                 // Writing on would leave a secret in the clear that the caller believes to be sealed.
@@ -53,6 +54,7 @@ impl Encoder<'_> {
         Ok(ResourceRow {
             api_version,
             manifest,
+            manifest_seal: number.0,
             sealed_paths,
             digest,
             source_file: source.file,
@@ -63,7 +65,8 @@ impl Encoder<'_> {
 
     pub fn unit(&self, unit: &UnitState) -> Result<Box<UnitRow>, StoreError> {
         let id = &unit.resource;
-        let secrets = self.seal(id, &unit.secrets, |name| Place::unit(id, &unit.key, &unit.token, name))?;
+        let number = SealNumber::draw()?;
+        let secrets = self.seal(id, &unit.secrets, |name| Place::unit(id, &unit.key, &unit.token, name, number))?;
         Ok(Box::new(UnitRow {
             resource: id.clone(),
             key: unit.key.clone(),
@@ -78,6 +81,7 @@ impl Encoder<'_> {
             props: json(id, &unit.props)?,
             outputs: json(id, &unit.outputs)?,
             secrets,
+            secrets_seal: number.0,
         }))
     }
 
@@ -111,9 +115,11 @@ impl Encoder<'_> {
 
     pub fn status(&self, resource: &ResourceId, status: &Status) -> Result<Write, StoreError> {
         let names: Vec<&String> = status.secrets.keys().collect();
+        let number = SealNumber::draw()?;
         let row = StatusRow {
             secret_names: serde_json::to_string(&names).map_err(|error| StoreError::Database(error.to_string()))?,
-            secrets: self.seal(resource, &status.secrets, |name| Place::status(resource, name))?,
+            secrets: self.seal(resource, &status.secrets, |name| Place::status(resource, name, number))?,
+            secrets_seal: number.0,
             outputs: json(resource, &status.outputs)?,
             facts: json(resource, &status.facts)?,
             state: status.state.clone(),

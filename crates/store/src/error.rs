@@ -39,8 +39,13 @@ pub enum StoreError {
     KeyMissing { state: String, place: String },
     #[error("the key from {place} is not the one that {state} is encrypted with")]
     WrongKey { state: String, place: String },
-    /// A sealed value does not open where it stands: it was moved or damaged.
-    #[error("a secret of {of} cannot be decrypted: it was moved or damaged")]
+    #[error("the key file {place} can be read by others (mode {mode:03o})")]
+    KeyFileOpen { place: String, mode: u32 },
+    /// Berth writes it when it makes or upgrades a state, and never takes it away.
+    #[error("`{mark}` is missing from {state}: someone took it out of the database")]
+    MarkGone { state: String, mark: &'static str },
+    /// A sealed value does not open where it stands: it was moved, damaged, or put back from an earlier time.
+    #[error("a secret of {of} cannot be decrypted: it was moved, damaged, or is an earlier one that was put back")]
     Sealed { of: String },
     /// The ring was changed too early, or has not come to this machine yet.
     #[error("a secret of {of} is sealed with the key {key}, which is not in the key ring")]
@@ -139,6 +144,17 @@ impl StoreError {
                 "give the key that the state was made with: set BERTH_KEY, or BERTH_KEY_FILE to the file that holds it",
                 "without that key the secrets in this state are lost; another state can be chosen with `--state FILE`",
             ],
+            Self::KeyFileOpen { place, .. } => {
+                return vec![
+                    format!("to keep it to its owner:   chmod 600 {place}"),
+                    "a file that root owns and gives to this process's group alone (0440, as Kubernetes and systemd hand \
+                     secrets out) is accepted"
+                        .into(),
+                ];
+            }
+            Self::MarkGone { .. } => {
+                &["restore the state from a backup: without it, what is in the state proves nothing"]
+            }
             Self::KeyUnknown { .. } => &[
                 "add that key to the ring that this command or server reads; running servers read it again by themselves",
             ],

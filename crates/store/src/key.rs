@@ -170,12 +170,31 @@ fn from_file(path: &Path) -> Result<Found, StoreError> {
         Err(error) => return Err(trouble(path, "open")(error)),
     };
     let place = path.display().to_string();
+    #[cfg(unix)]
+    {
+        // Of the open file: a link leads to what is read, and nothing changes in between.
+        let about = file.metadata().map_err(trouble(path, "look at"))?;
+        if let Some(mode) = open_to_others(&about) {
+            return Err(StoreError::KeyFileOpen { place, mode });
+        }
+    }
     let mut text = Zeroizing::new(Vec::with_capacity(RING_BYTES_MAX as usize + 1));
     file.take(RING_BYTES_MAX + 1).read_to_end(&mut text).map_err(trouble(path, "read"))?;
     if text.len() as u64 > RING_BYTES_MAX {
         return Err(StoreError::Key { place, cause: format!("it is larger than {RING_BYTES_MAX} bytes") });
     }
     Ok(Found::Keys { ring: KeyRing::parse(&text, &place)?, place })
+}
+
+/// The mode of a file that more than its owner may read or write. What root gives to one group to read is meant so: that is how
+/// Kubernetes and systemd hand secrets to a service that is not root.
+#[cfg(unix)]
+fn open_to_others(about: &std::fs::Metadata) -> Option<u32> {
+    use std::os::unix::fs::MetadataExt;
+    let given_by_root = about.uid() == 0 && !rustix::process::geteuid().is_root();
+    let allowed = if given_by_root { 0o740 } else { 0o700 };
+    let mode = about.mode() & 0o777;
+    (mode & !allowed != 0).then_some(mode)
 }
 
 /// Makes a ring of one key at `path`, for the owner alone and durable before it is used. Two processes at once end with the
@@ -250,11 +269,43 @@ mod tests {
         }
     }
 
+    fn private(path: &Path, text: &str) {
+        files::private_file().create_new(true).open(path).unwrap().write_all(text.as_bytes()).unwrap();
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_file_that_others_may_read_is_refused() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link) = (folder.path().join("ring"), folder.path().join("link"));
+        private(&file, &"ab".repeat(32));
+        // As Kubernetes mounts them.
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        for (mode, good) in
+            [(0o600, true), (0o400, true), (0o644, false), (0o604, false), (0o602, false), (0o660, false)]
+        {
+            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+            for path in [&file, &link] {
+                match KeySource::File(path.clone()).ring() {
+                    Ok(_) => assert!(good, "{mode:o}"),
+                    Err(error @ StoreError::KeyFileOpen { .. }) => {
+                        assert!(
+                            !good && error.help()[0].ends_with(&format!("chmod 600 {}", path.display())),
+                            "{mode:o}"
+                        );
+                    }
+                    Err(other) => panic!("{mode:o}: {other}"),
+                }
+            }
+        }
+    }
+
     #[test]
     fn the_environment_comes_first() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("k");
-        std::fs::write(&file, format!("{}\n", "ab".repeat(32))).unwrap();
+        private(&file, &"ab".repeat(32));
         let base64 = STANDARD.encode([7u8; 32]);
         let both = |name: &str| match name {
             "BERTH_KEY" => Some(OsString::from(base64.as_str())),
@@ -297,7 +348,8 @@ mod tests {
         let (two, _) = source.ring().unwrap();
         assert_eq!((two.ids().len(), &two.ids()[1]), (2, &one.ids()[0]));
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
-        std::fs::write(&path, "x".repeat(RING_BYTES_MAX as usize + 1)).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        private(&path, &"x".repeat(RING_BYTES_MAX as usize + 1));
         assert!(source.ring().is_err());
     }
 

@@ -3,12 +3,13 @@
 
 use crate::error::StoreError;
 use crate::key::{Found, KeySource, Stamp};
-use crate::seal::{KEY_BYTES, Key, keyed, random};
+use crate::seal::{KEY_BYTES, Key, derived, keyed, random};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use chacha20poly1305::{KeyInit, XChaCha20Poly1305};
-use hmac::Mac;
+use hmac::{Hmac, Mac};
 use secrecy::{ExposeSecret, SecretBox};
+use sha2::Sha256;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -48,6 +49,14 @@ impl RingKey {
 
     pub fn secret(&self) -> &SecretBox<[u8; KEY_BYTES]> {
         &self.secret
+    }
+
+    /// Of everything in a backup, by its hash and the number of its rows.
+    pub fn backup_mac(&self, sha256: &[u8], rows: u64) -> Hmac<Sha256> {
+        let mut mac = keyed(&derived(self.secret.expose_secret(), "berth backup v2"));
+        mac.update(sha256);
+        mac.update(&rows.to_le_bytes());
+        mac
     }
 
     pub fn is_called(&self, id: &str) -> bool {

@@ -30,7 +30,9 @@ mod unlock;
 mod writer;
 mod writes;
 
-pub use backup::{Backup, BackupError, BackupProgress, Identity, Recipients, RestoreOptions, Restored, restore};
+pub use backup::{
+    Access, Backup, BackupError, BackupProgress, Identity, Origin, Recipients, RestoreOptions, Restored, restore,
+};
 pub use control::counts::{BatchObserver, Counts};
 pub use control::types::*;
 pub use control::{APPLY_MAX, Control, LIST_MAX, REVISIONS_KEPT};
@@ -45,3 +47,14 @@ pub use rows::{Entries, Event, Filter, HistoryChange, HistoryLine, JournalEntry,
 pub use run::{NewResource, Run};
 pub use seal::PREFIX as SEALED_PREFIX;
 pub use store::{LINES_MAX, Options, Store};
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    let digit = |nibble: u8| char::from_digit(u32::from(nibble), 16).unwrap_or('0');
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+}
+
+pub(crate) fn from_hex(text: &str) -> Option<Vec<u8>> {
+    let digits: Option<Vec<u8>> = text.chars().map(|c| c.to_digit(16).map(|digit| digit as u8)).collect();
+    let digits = digits.filter(|digits| digits.len() % 2 == 0)?;
+    Some(digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect())
+}

@@ -5,7 +5,7 @@
 use crate::db::{Connection, Query};
 use crate::error::StoreError;
 use crate::keyring::KeyRing;
-use crate::seal::{key_of, open_with, rewrap};
+use crate::seal::{Place, SealNumber, key_of, open_with, rewrap};
 use crate::sealed_columns::{Cell, SEALED_COLUMNS, Sealed, SealedColumn};
 use crate::sql;
 use crate::store::Store;
@@ -129,8 +129,14 @@ impl Store {
             from.looked_at += rows.len() as u64;
             let mut changes = Vec::new();
             for row in rows {
-                match column.each(&row, |place, text| rewrap(ring, place, text)) {
-                    Ok(Some(new)) => changes.push((row, new)),
+                // A row from before rows had seal numbers gets one.
+                let number = match row.number {
+                    Some(SealNumber::NONE) => Some(SealNumber::draw()?),
+                    other => other,
+                };
+                let again = |place: &Place, text: &str| rewrap(ring, place, &place.with(number), text);
+                match column.each(&row, again) {
+                    Ok(Some(text)) => changes.push(Change { row, text, number }),
                     Ok(None) => {}
                     Err(unopened) => {
                         from.left.unopened_count += 1;
@@ -283,23 +289,22 @@ fn bind<'q>(query: Query<'q>, cell: &'q Cell) -> Query<'q> {
     }
 }
 
+/// What becomes of a row.
+struct Change {
+    row: Sealed,
+    text: String,
+    number: Option<SealNumber>,
+}
+
 /// Puts each new text where the old one still stands, all in one transaction. How many did.
-async fn put(
-    connection: &mut Connection,
-    column: &SealedColumn,
-    changes: &[(Sealed, String)],
-) -> Result<u64, StoreError> {
+async fn put(connection: &mut Connection, column: &SealedColumn, changes: &[Change]) -> Result<u64, StoreError> {
     connection.run(connection.dialect().begin).await?;
     let done = put_all(connection, column, changes).await;
     let ended = connection.run(if done.is_ok() { "COMMIT" } else { "ROLLBACK" }).await;
     done.and_then(|done| ended.map(|()| done))
 }
 
-async fn put_all(
-    connection: &mut Connection,
-    column: &SealedColumn,
-    changes: &[(Sealed, String)],
-) -> Result<u64, StoreError> {
+async fn put_all(connection: &mut Connection, column: &SealedColumn, changes: &[Change]) -> Result<u64, StoreError> {
     let statement = match connection {
         Connection::Sqlite(_) => column.put_sqlite,
         Connection::Postgres(_) => {
@@ -308,9 +313,13 @@ async fn put_all(
         }
     };
     let mut done = 0;
-    for (row, new) in changes {
-        let query = row.key.iter().fold(Query::new(statement), bind);
-        done += query.bind(&row.text).bind(new).execute(connection).await?;
+    for Change { row, text, number } in changes {
+        let query = row.key.iter().fold(Query::new(statement), bind).bind(&row.text).bind(text);
+        let query = match number {
+            Some(number) => query.bind(number.0),
+            None => query,
+        };
+        done += query.execute(connection).await?;
     }
     Ok(done)
 }

@@ -2,6 +2,7 @@
 
 use crate::db::Row;
 use crate::error::StoreError;
+use crate::seal::SealNumber;
 use berth_engine::KnownResource;
 use berth_engine::record::Status;
 use berth_engine::unit::{Identity, Props, UnitState};
@@ -40,6 +41,7 @@ pub struct StoredResource {
     pub secret_names: Vec<String>,
     /// JSON text, parsed only when asked for: thousands of them are loaded at once.
     pub(crate) manifest: String,
+    pub(crate) manifest_seal: SealNumber,
     pub(crate) sealed_paths: String,
 }
 
@@ -58,6 +60,7 @@ impl StoredResource {
             status_at: None,
             secret_names: Vec::new(),
             manifest: manifest.to_string(),
+            manifest_seal: SealNumber::NONE,
             sealed_paths: String::new(),
         }
     }
@@ -205,6 +208,7 @@ pub(crate) fn resource(row: &Row) -> Result<StoredResource, StoreError> {
     Ok(StoredResource {
         api_version: row.get(4)?,
         manifest: row.get(5)?,
+        manifest_seal: SealNumber(row.get(20)?),
         sealed_paths: row.get(6)?,
         generation: row.get(7)?,
         created_at: time(row.get(8)?)?,

@@ -1,10 +1,12 @@
 //! Encryption of secrets at rest. Each sealed text has a data key of its own, used once, which is itself encrypted
 //! ("wrapped") with a key of the ring: a new key means wrapping data keys anew and touching no secret. Both layers are
 //! XChaCha20-Poly1305 with the row that a secret belongs to as associated data, so that a sealed value which was moved to
-//! another row does not open.
+//! another row does not open. Where a row's secrets can be written again, the row's seal number is part of it too, so that
+//! an earlier value of the same row does not open either.
 //!
 //! ```text
-//! sealed:v2:KEY-ID:base64(nonce, wrapped data key):base64(nonce, encrypted text)
+//! sealed:v3:KEY-ID:base64(nonce, wrapped data key):base64(nonce, encrypted text)   bound to row and seal number
+//! sealed:v2:KEY-ID:base64(nonce, wrapped data key):base64(nonce, encrypted text)   bound to the row
 //! sealed:v1:base64(nonce, encrypted text)          written before there were data keys; still read
 //! ```
 
@@ -20,6 +22,7 @@ use rand::TryRngCore;
 use secrecy::{ExposeSecret, SecretBox, SecretString};
 use serde_json::Value;
 use sha2::Sha256;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use zeroize::Zeroizing;
@@ -28,6 +31,7 @@ use zeroize::Zeroizing;
 pub const PREFIX: &str = "sealed:v";
 pub(crate) const PREFIX_V1: &str = "sealed:v1:";
 pub(crate) const PREFIX_V2: &str = "sealed:v2:";
+pub(crate) const PREFIX_V3: &str = "sealed:v3:";
 
 pub(crate) const KEY_BYTES: usize = 32;
 const NONCE_BYTES: usize = 24;
@@ -40,6 +44,10 @@ pub(crate) struct Sealer {
     keys: Keys,
     /// Begins each digest: a key of its own, so that the ciphers' keys have one use and digests outlive them.
     digest: Hmac<Sha256>,
+    /// Begins the authentication code of each saved plan.
+    plan: Hmac<Sha256>,
+    /// Names the state and tells nothing about its secret.
+    state_id: String,
 }
 
 /// Why a text did not open.
@@ -60,8 +68,28 @@ impl Unopened {
     }
 }
 
+/// Which sealing of a row's secrets is the current one: a random number in the row, drawn each time they are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SealNumber(pub i64);
+
+impl SealNumber {
+    /// Of rows that were sealed before rows had numbers.
+    pub const NONE: Self = Self(0);
+
+    pub fn draw() -> Result<Self, StoreError> {
+        let mut bytes = [0u8; 8];
+        random(&mut bytes)?;
+        // Positive, and never the one that means none.
+        Ok(Self((i64::from_le_bytes(bytes) & i64::MAX).max(1)))
+    }
+}
+
 /// Where a secret stands. Parts are written with their lengths, so that no two places look alike.
-pub(crate) struct Place(Vec<u8>);
+pub(crate) struct Place {
+    bytes: Vec<u8>,
+    /// `None` where a text is written once.
+    number: Option<SealNumber>,
+}
 
 impl Place {
     fn new(table: &str, parts: &[&str]) -> Self {
@@ -70,7 +98,36 @@ impl Place {
             bytes.extend_from_slice(&(part.len() as u64).to_le_bytes());
             bytes.extend_from_slice(part.as_bytes());
         }
-        Self(bytes)
+        Self { bytes, number: None }
+    }
+
+    fn numbered(mut self, number: SealNumber) -> Self {
+        self.number = Some(number);
+        self
+    }
+
+    /// The same place with another seal number.
+    pub fn with(&self, number: Option<SealNumber>) -> Self {
+        Self { bytes: self.bytes.clone(), number }
+    }
+
+    fn is_numbered(&self) -> bool {
+        self.number.is_some_and(|number| number != SealNumber::NONE)
+    }
+
+    /// What a text is bound to. `None` for a text of a form that this place does not have: one without a number opens only
+    /// where no text with a number was ever written.
+    fn bound(&self, numbered: bool) -> Option<Cow<'_, [u8]>> {
+        match self.number {
+            Some(number) if numbered && number != SealNumber::NONE => {
+                let mut bytes = self.bytes.clone();
+                bytes.extend_from_slice(&8u64.to_le_bytes());
+                bytes.extend_from_slice(&number.0.to_le_bytes());
+                Some(bytes.into())
+            }
+            None | Some(SealNumber::NONE) if !numbered => Some(self.bytes.as_slice().into()),
+            _ => None,
+        }
     }
 
     /// A value of the state's own, by its name.
@@ -79,8 +136,8 @@ impl Place {
     }
 
     /// A secret in a manifest, by its JSON pointer. A revision of a manifest keeps it in the same place.
-    pub fn manifest(id: &ResourceId, pointer: &str) -> Self {
-        Self::new("resources.manifest", &[&id.kind, &id.name, &id.org, &id.env, pointer])
+    pub fn manifest(id: &ResourceId, pointer: &str, number: SealNumber) -> Self {
+        Self::new("resources.manifest", &[&id.kind, &id.name, &id.org, &id.env, pointer]).numbered(number)
     }
 
     /// In a file outside the state.
@@ -88,12 +145,13 @@ impl Place {
         Self::new("file.manifest", &[pointer])
     }
 
-    pub fn status(id: &ResourceId, output: &str) -> Self {
-        Self::new("resources.secrets", &[&id.kind, &id.name, &id.org, &id.env, output])
+    pub fn status(id: &ResourceId, output: &str, number: SealNumber) -> Self {
+        Self::new("resources.secrets", &[&id.kind, &id.name, &id.org, &id.env, output]).numbered(number)
     }
 
-    pub fn unit(id: &ResourceId, key: &str, token: &str, output: &str) -> Self {
-        Self::new("units.secrets", &[&id.kind, &id.name, &id.org, &id.env, key, token, output])
+    pub fn unit(id: &ResourceId, key: &str, token: &str, output: &str, number: SealNumber) -> Self {
+        let parts = [&id.kind, &id.name, &id.org, &id.env, key, token, output];
+        Self::new("units.secrets", &parts).numbered(number)
     }
 
     /// What a task carries, by the task's id.
@@ -105,17 +163,18 @@ impl Place {
     pub fn result(task: &str) -> Self {
         Self::new("tasks.result", &[task])
     }
-
-    /// What a data key is wrapped for: the place, and the key that it is wrapped with.
-    fn wrap(&self, key: &str) -> Vec<u8> {
-        let mut bytes = Self::new("wrapped data key", &[key]).0;
-        bytes.extend_from_slice(&self.0);
-        bytes
-    }
 }
 
-/// A text of the second version, taken apart.
+/// What a data key is wrapped for: what its text is bound to, and the key that it is wrapped with.
+fn wrap(bound: &[u8], key: &str) -> Vec<u8> {
+    let mut bytes = Place::new("wrapped data key", &[key]).bytes;
+    bytes.extend_from_slice(bound);
+    bytes
+}
+
+/// A text of the second or third version, taken apart.
 struct Parts<'t> {
+    numbered: bool,
     key: &'t str,
     wrapped: &'t str,
     body: &'t str,
@@ -123,15 +182,19 @@ struct Parts<'t> {
 
 impl<'t> Parts<'t> {
     fn of(sealed: &'t str) -> Option<Self> {
-        let (key, rest) = sealed.strip_prefix(PREFIX_V2)?.split_once(':')?;
+        let (numbered, rest) = match sealed.strip_prefix(PREFIX_V3) {
+            Some(rest) => (true, rest),
+            None => (false, sealed.strip_prefix(PREFIX_V2)?),
+        };
+        let (key, rest) = rest.split_once(':')?;
         let (wrapped, body) = rest.split_once(':')?;
-        Some(Self { key, wrapped, body })
+        Some(Self { numbered, key, wrapped, body })
     }
 
     /// The data key.
-    fn unwrap(&self, place: &Place, ring: &KeyRing) -> Result<Zeroizing<Vec<u8>>, Unopened> {
+    fn unwrap(&self, bound: &[u8], ring: &KeyRing) -> Result<Zeroizing<Vec<u8>>, Unopened> {
         let key = ring.find(self.key).ok_or_else(|| Unopened::Unknown(self.key.to_owned()))?;
-        let clear = decrypt(key.cipher(), self.wrapped, &place.wrap(self.key)).map(Zeroizing::new);
+        let clear = decrypt(key.cipher(), self.wrapped, &wrap(bound, self.key)).map(Zeroizing::new);
         clear.filter(|key| key.len() == KEY_BYTES).ok_or(Unopened::Bad)
     }
 }
@@ -169,12 +232,18 @@ fn data_cipher(key: &[u8]) -> Result<XChaCha20Poly1305, Unopened> {
 }
 
 /// Everything of a text but its body.
-fn envelope(place: &Place, key: &RingKey, data_key: &[u8], body_bytes: usize) -> Result<String, StoreError> {
+fn envelope(
+    numbered: bool,
+    bound: &[u8],
+    key: &RingKey,
+    data_key: &[u8],
+    body_bytes: usize,
+) -> Result<String, StoreError> {
     let mut text = String::with_capacity(PREFIX_V2.len() + key.id().len() + 100 + body_bytes);
-    text.push_str(PREFIX_V2);
+    text.push_str(if numbered { PREFIX_V3 } else { PREFIX_V2 });
     text.push_str(key.id());
     text.push(':');
-    encrypt(key.cipher(), data_key, &place.wrap(key.id()), &mut text)?;
+    encrypt(key.cipher(), data_key, &wrap(bound, key.id()), &mut text)?;
     text.push(':');
     Ok(text)
 }
@@ -183,8 +252,11 @@ pub(crate) fn seal_with(key: &RingKey, place: &Place, clear: &str) -> Result<Str
     let mut data_key = Zeroizing::new([0u8; KEY_BYTES]);
     random(&mut *data_key)?;
     let body_bytes = (NONCE_BYTES + clear.len() + 16) * 4 / 3 + 4;
-    let mut text = envelope(place, key, &*data_key, body_bytes)?;
-    encrypt(&XChaCha20Poly1305::new((&*data_key).into()), clear.as_bytes(), &place.0, &mut text)?;
+    let numbered = place.is_numbered();
+    // A place has the form that it says it has.
+    let bound = place.bound(numbered).unwrap_or_default();
+    let mut text = envelope(numbered, &bound, key, &*data_key, body_bytes)?;
+    encrypt(&XChaCha20Poly1305::new((&*data_key).into()), clear.as_bytes(), &bound, &mut text)?;
     Ok(text)
 }
 
@@ -199,12 +271,14 @@ pub(crate) fn open_and_tell<'r>(
     sealed: &str,
 ) -> Result<(SecretString, &'r RingKey), Unopened> {
     let (clear, key) = if let Some(parts) = Parts::of(sealed) {
-        let data_key = parts.unwrap(place, ring)?;
-        let clear = decrypt(&data_cipher(&data_key)?, parts.body, &place.0).ok_or(Unopened::Bad)?;
+        let bound = place.bound(parts.numbered).ok_or(Unopened::Bad)?;
+        let data_key = parts.unwrap(&bound, ring)?;
+        let clear = decrypt(&data_cipher(&data_key)?, parts.body, &bound).ok_or(Unopened::Bad)?;
         (clear, ring.find(parts.key).ok_or(Unopened::Bad)?)
     } else {
         let text = sealed.strip_prefix(PREFIX_V1).ok_or(Unopened::Bad)?;
-        ring.keys().find_map(|key| Some((decrypt(key.cipher(), text, &place.0)?, key))).ok_or(Unopened::Bad)?
+        let bound = place.bound(false).ok_or(Unopened::Bad)?;
+        ring.keys().find_map(|key| Some((decrypt(key.cipher(), text, &bound)?, key))).ok_or(Unopened::Bad)?
     };
     match String::from_utf8(clear) {
         Ok(text) => Ok((SecretString::from(text), key)),
@@ -215,32 +289,64 @@ pub(crate) fn open_and_tell<'r>(
     }
 }
 
-/// The same secret with its data key wrapped by the ring's first key; `None` when it is already.
-pub(crate) fn rewrap(ring: &KeyRing, place: &Place, sealed: &str) -> Result<Option<String>, Unopened> {
+/// The same secret with its data key wrapped by the ring's first key; `None` when it is already. `to` is where it will
+/// stand: the same place, which may have got a number.
+pub(crate) fn rewrap(ring: &KeyRing, from: &Place, to: &Place, sealed: &str) -> Result<Option<String>, Unopened> {
     let first = ring.first();
-    let Some(parts) = Parts::of(sealed) else {
-        let clear = open_with(ring, place, sealed)?;
-        return seal_with(first, place, clear.expose_secret()).map(Some).map_err(|_| Unopened::Bad);
+    let parts = match Parts::of(sealed) {
+        Some(parts) if from.number == to.number => parts,
+        _ => {
+            let clear = open_with(ring, from, sealed)?;
+            return seal_with(first, to, clear.expose_secret()).map(Some).map_err(|_| Unopened::Bad);
+        }
     };
     if parts.key == first.id() {
         return Ok(None);
     }
-    let data_key = parts.unwrap(place, ring)?;
-    let mut text = envelope(place, first, &data_key, parts.body.len()).map_err(|_| Unopened::Bad)?;
+    let bound = from.bound(parts.numbered).ok_or(Unopened::Bad)?;
+    let data_key = parts.unwrap(&bound, ring)?;
+    let text = envelope(parts.numbered, &bound, first, &data_key, parts.body.len());
+    let mut text = text.map_err(|_| Unopened::Bad)?;
     text.push_str(parts.body);
     Ok(Some(text))
 }
 
 /// What digests were made with before they had a secret of their own.
 pub(crate) fn first_digest_key(key: &SecretBox<[u8; KEY_BYTES]>) -> Zeroizing<[u8; KEY_BYTES]> {
-    let mut mac = keyed(key.expose_secret());
-    mac.update(b"berth manifest digest v1");
+    derived(key.expose_secret(), "berth manifest digest v1")
+}
+
+/// A key for one purpose, from one that has several.
+pub(crate) fn derived(key: &[u8; KEY_BYTES], purpose: &str) -> Zeroizing<[u8; KEY_BYTES]> {
+    let mut mac = keyed(key);
+    mac.update(purpose.as_bytes());
     Zeroizing::new(mac.finalize().into_bytes().into())
 }
 
 impl Sealer {
-    pub fn new(keys: Keys, digest_key: &[u8; KEY_BYTES]) -> Self {
-        Self { keys, digest: keyed(digest_key) }
+    pub fn new(keys: Keys, digest_key: &[u8; KEY_BYTES], state_key: &[u8; KEY_BYTES]) -> Self {
+        let plan = keyed(&derived(state_key, "berth saved plan v1"));
+        let state_id = crate::hex(&derived(state_key, "berth state id v1")[..8]);
+        Self { keys, digest: keyed(digest_key), plan, state_id }
+    }
+
+    pub fn state_id(&self) -> &str {
+        &self.state_id
+    }
+
+    pub fn plan_code(&self, plan: &Value) -> String {
+        crate::hex(&self.plan_mac(plan).finalize().into_bytes())
+    }
+
+    /// Takes the same time wherever the two differ.
+    pub fn is_plan_code(&self, plan: &Value, code: &str) -> bool {
+        crate::from_hex(code).is_some_and(|code| self.plan_mac(plan).verify_slice(&code).is_ok())
+    }
+
+    fn plan_mac(&self, plan: &Value) -> Hmac<Sha256> {
+        let mut mac = self.plan.clone();
+        feed(&mut mac, plan);
+        mac
     }
 
     pub fn keys(&self) -> &Keys {
@@ -259,6 +365,15 @@ impl Sealer {
             other => other,
         }
         .map_err(|unopened| unopened.of(of))
+    }
+
+    /// `None` for what was not sealed for this place with a key that is known.
+    pub fn open_if_genuine(&self, place: &Place, sealed: &str) -> Result<Option<SecretString>, StoreError> {
+        match self.open(place, sealed, "the state itself") {
+            Ok(clear) => Ok(Some(clear)),
+            Err(StoreError::Sealed { .. }) => Ok(None),
+            Err(other) => Err(other),
+        }
     }
 
     /// Named secrets as the JSON text that a `secrets` column holds; empty for none.
@@ -302,12 +417,7 @@ impl Sealer {
     pub fn digest(&self, clear: &Value) -> String {
         let mut mac = self.digest.clone();
         feed(&mut mac, clear);
-        let mut text = String::with_capacity(64);
-        for byte in mac.finalize().into_bytes() {
-            text.push(char::from_digit(u32::from(byte >> 4), 16).unwrap_or('0'));
-            text.push(char::from_digit(u32::from(byte & 15), 16).unwrap_or('0'));
-        }
-        text
+        crate::hex(&mac.finalize().into_bytes())
     }
 }
 
@@ -369,18 +479,22 @@ mod tests {
 
     fn sealer(byte: u8) -> Sealer {
         let source = KeySource::Given(Arc::new(SecretBox::new(Box::new([byte; KEY_BYTES]))));
-        Sealer::new(Keys::new(source, ring(&[byte]), None), &[byte; KEY_BYTES])
+        Sealer::new(Keys::new(source, ring(&[byte]), None), &[byte; KEY_BYTES], &[byte; KEY_BYTES])
     }
 
     /// As the first version did it.
     fn seal_v1(byte: u8, place: &Place, clear: &str) -> String {
         let mut text = PREFIX_V1.to_owned();
-        encrypt(ring(&[byte]).first().cipher(), clear.as_bytes(), &place.0, &mut text).unwrap();
+        encrypt(ring(&[byte]).first().cipher(), clear.as_bytes(), &place.bytes, &mut text).unwrap();
         text
     }
 
     fn place(token: &str) -> Place {
-        Place::unit(&ResourceId::new("Account", "main"), "cluster", token, "kubeconfig")
+        numbered(token, 0)
+    }
+
+    fn numbered(token: &str, number: i64) -> Place {
+        Place::unit(&ResourceId::new("Account", "main"), "cluster", token, "kubeconfig", SealNumber(number))
     }
 
     #[test]
@@ -393,7 +507,7 @@ mod tests {
             assert!(open(2, &here, &sealed).is_none());
             assert!(open(1, &place("t2"), &sealed).is_none());
             let id = ResourceId::new("Account", "main");
-            assert!(open(1, &Place::unit(&id, "clustert", "1", "kubeconfig"), &sealed).is_none());
+            assert!(open(1, &Place::unit(&id, "clustert", "1", "kubeconfig", SealNumber::NONE), &sealed).is_none());
             // Whichever part of it is changed.
             for at in PREFIX.len() + 2..sealed.len() {
                 let mut damaged = sealed.clone().into_bytes();
@@ -417,6 +531,7 @@ mod tests {
         let (old, both, new) = (ring(&[1]), ring(&[2, 1]), ring(&[2]));
         let sealed = seal_with(old.first(), &here, "hush").unwrap();
         assert_eq!(key_of(&sealed), Some(old.first().id()));
+        let rewrap = |ring: &KeyRing, place: &Place, sealed: &str| super::rewrap(ring, place, place, sealed);
         assert_eq!(rewrap(&old, &here, &sealed).unwrap(), None);
         let unknown = Unopened::Unknown(old.first().id().to_owned());
         assert_eq!(open_with(&new, &here, &sealed).err(), Some(unknown));
@@ -435,6 +550,31 @@ mod tests {
     }
 
     #[test]
+    fn an_earlier_text_of_the_same_row_does_not_open() {
+        let (ring, both) = (ring(&[1]), ring(&[2, 1]));
+        let (first, second) = (numbered("t1", 7), numbered("t1", 8));
+        let sealed = seal_with(ring.first(), &first, "hush").unwrap();
+        assert!(sealed.starts_with(PREFIX_V3));
+        assert_eq!(open_with(&ring, &first, &sealed).unwrap().expose_secret(), "hush");
+        let before = seal_with(ring.first(), &place("t1"), "old").unwrap();
+        let oldest = seal_v1(1, &place("t1"), "oldest");
+        assert!(before.starts_with(PREFIX_V2));
+        for (place, text) in [(&second, &sealed), (&place("t1"), &sealed), (&first, &before), (&first, &oldest)] {
+            assert_eq!(open_with(&ring, place, text).err(), Some(Unopened::Bad));
+            // Nor may a rotation take it for the current one.
+            assert_eq!(rewrap(&both, place, place, text).err(), Some(Unopened::Bad));
+        }
+        // Neither does a text whose form was changed to fit.
+        let disguised = before.replace(PREFIX_V2, PREFIX_V3);
+        assert_eq!(open_with(&ring, &first, &disguised).err(), Some(Unopened::Bad));
+        for text in [&before, &oldest] {
+            let bound = rewrap(&ring, &place("t1"), &first, text).unwrap().expect("a number is a reason to seal again");
+            assert!(open_with(&ring, &first, &bound).is_ok() && open_with(&ring, &place("t1"), &bound).is_err());
+        }
+        assert!(SealNumber::draw().unwrap().0 > 0);
+    }
+
+    #[test]
     fn digest_knows_values_not_order() {
         let one: Value = serde_json::from_str(r#"{"a":1,"b":["x",null]}"#).unwrap();
         let two: Value = serde_json::from_str(r#"{"b":["x",null],"a":1}"#).unwrap();
@@ -442,5 +582,25 @@ mod tests {
         assert_ne!(sealer(1).digest(&one), sealer(1).digest(&json!({"a": 1, "b": [null, "x"]})));
         assert_ne!(sealer(1).digest(&one), sealer(2).digest(&one));
         assert_eq!(sealer(1).digest(&one).len(), 64);
+    }
+
+    #[test]
+    fn a_plan_has_a_code_of_its_state_alone() {
+        let plan = json!({"action": "unchanged", "port": 443});
+        let code = sealer(1).plan_code(&plan);
+        assert!(sealer(1).is_plan_code(&plan, &code));
+        assert!(!sealer(2).is_plan_code(&plan, &code), "another state's");
+        assert_ne!(code, sealer(1).digest(&plan), "a digest in the database is no code");
+        assert_ne!(sealer(1).state_id(), sealer(2).state_id());
+        for (changed, code) in [
+            (json!({"action": "delete", "port": 443}), code.as_str()),
+            (json!({"action": "unchanged", "port": "443"}), &code),
+            (json!({"action": "unchanged", "port": 443, "more": null}), &code),
+            (plan.clone(), ""),
+            (plan.clone(), &code[..62]),
+            (plan.clone(), "zz"),
+        ] {
+            assert!(!sealer(1).is_plan_code(&changed, code), "{changed} {code}");
+        }
     }
 }

@@ -4,7 +4,7 @@
 use crate::db::Row;
 use crate::error::StoreError;
 use crate::rows::id_at;
-use crate::seal::{PREFIX, Place, Unopened};
+use crate::seal::{PREFIX, Place, SealNumber, Unopened};
 use berth_model::ResourceId;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -26,6 +26,8 @@ pub(crate) struct Sealed {
     id: Option<ResourceId>,
     /// JSON pointers of a manifest's secrets.
     paths: String,
+    /// Where the row has one.
+    pub number: Option<SealNumber>,
 }
 
 impl Sealed {
@@ -36,6 +38,11 @@ impl Sealed {
             (None, Some(Cell::Text(key))) => format!("{} {key}", column.name),
             _ => column.name.to_owned(),
         }
+    }
+
+    /// For columns whose places have one.
+    fn number(&self) -> SealNumber {
+        self.number.unwrap_or(SealNumber::NONE)
     }
 
     fn id(&self) -> Result<&ResourceId, Unopened> {
@@ -56,7 +63,7 @@ pub(crate) struct SealedColumn {
     pub start: &'static [Start],
     /// Parameters: the last row's key, then how many. Rows that may hold sealed text.
     pub page: &'static str,
-    /// Parameters: the row's key, the old text, the new one.
+    /// Parameters: the row's key, the old text, the new one, and the new seal number where the row has one.
     pub put_sqlite: &'static str,
     /// The same. A row that someone else is about to change is left for the next pass: waiting for it while holding others
     /// could end in a deadlock.
@@ -95,7 +102,7 @@ impl SealedColumn {
                 for path in &paths {
                     let slot = manifest.pointer_mut(path).ok_or(Unopened::Bad)?;
                     let text = slot.as_str().ok_or(Unopened::Bad)?;
-                    if let Some(new) = turn(&Place::manifest(row.id()?, path), text)? {
+                    if let Some(new) = turn(&Place::manifest(row.id()?, path, row.number()), text)? {
                         *slot = Value::String(new);
                         changed = true;
                     }
@@ -129,30 +136,21 @@ enum Shape {
     Text(fn(&Sealed) -> Place),
 }
 
-/// Compare and swap, for each database.
+/// Compare and swap, for each database. `$set` is what else is written.
 macro_rules! put {
-    ($table:literal, $column:literal, $key:literal, $old:literal, $new:literal) => {
-        concat!("UPDATE ", $table, " SET ", $column, " = ", $new, " WHERE ", $key, " AND ", $column, " = ", $old)
+    ($table:literal, $column:literal, $key:literal, $old:literal, $new:literal $(, $set:literal)?) => {
+        concat!(
+            "UPDATE ", $table, " SET ", $column, " = ", $new $(, ", ", $set)?,
+            " WHERE ", $key, " AND ", $column, " = ", $old
+        )
     };
 }
 
 macro_rules! put_unlocked {
-    ($table:literal, $column:literal, $key:literal, $old:literal, $new:literal) => {
+    ($table:literal, $column:literal, $key:literal, $old:literal, $new:literal $(, $set:literal)?) => {
         concat!(
-            "UPDATE ",
-            $table,
-            " SET ",
-            $column,
-            " = ",
-            $new,
-            " WHERE ctid = (SELECT ctid FROM ",
-            $table,
-            " WHERE ",
-            $key,
-            " AND ",
-            $column,
-            " = ",
-            $old,
+            "UPDATE ", $table, " SET ", $column, " = ", $new $(, ", ", $set)?,
+            " WHERE ctid = (SELECT ctid FROM ", $table, " WHERE ", $key, " AND ", $column, " = ", $old,
             " FOR UPDATE SKIP LOCKED)"
         )
     };
@@ -165,69 +163,94 @@ pub(crate) const SEALED_COLUMNS: &[SealedColumn] = &[
         page: "SELECT name, value FROM meta WHERE name > $1 ORDER BY name LIMIT $2",
         put_sqlite: put!("meta", "value", "name = $1", "$2", "$3"),
         put_postgres: put_unlocked!("meta", "value", "name = $1", "$2", "$3"),
-        read: |row| Ok(Sealed { key: vec![text(row, 0)?], text: row.get(1)?, id: None, paths: String::new() }),
+        read: |row| Ok(once(text(row, 0)?, row.get(1)?)),
         shape: Shape::Text(|row| Place::meta(row.word(0))),
     },
     SealedColumn {
         name: "resources.manifest",
         start: &[Start::Number],
-        page: "SELECT id, kind, name, org, env, sealed_paths, manifest FROM resources \
+        page: "SELECT id, kind, name, org, env, sealed_paths, manifest, manifest_seal FROM resources \
                WHERE id > $1 AND sealed_paths <> '' ORDER BY id LIMIT $2",
-        put_sqlite: put!("resources", "manifest", "id = $1", "$2", "$3"),
-        put_postgres: put_unlocked!("resources", "manifest", "id = $1", "$2", "$3"),
+        put_sqlite: put!("resources", "manifest", "id = $1", "$2", "$3", "manifest_seal = $4"),
+        put_postgres: put_unlocked!("resources", "manifest", "id = $1", "$2", "$3", "manifest_seal = $4"),
         read: |row| {
-            Ok(Sealed { key: vec![number(row, 0)?], id: Some(id_at(row, 1)?), paths: row.get(5)?, text: row.get(6)? })
+            let (key, id) = (vec![number(row, 0)?], Some(id_at(row, 1)?));
+            Ok(Sealed { key, id, paths: row.get(5)?, text: row.get(6)?, number: seal_number(row, 7)? })
         },
         shape: Shape::Manifest,
     },
     SealedColumn {
         name: "resources.secrets",
         start: &[Start::Number],
-        page: "SELECT id, kind, name, org, env, secrets FROM resources \
+        page: "SELECT id, kind, name, org, env, secrets, secrets_seal FROM resources \
                WHERE id > $1 AND secrets <> '' ORDER BY id LIMIT $2",
-        put_sqlite: put!("resources", "secrets", "id = $1", "$2", "$3"),
-        put_postgres: put_unlocked!("resources", "secrets", "id = $1", "$2", "$3"),
+        put_sqlite: put!("resources", "secrets", "id = $1", "$2", "$3", "secrets_seal = $4"),
+        put_postgres: put_unlocked!("resources", "secrets", "id = $1", "$2", "$3", "secrets_seal = $4"),
         read: |row| {
-            let id = Some(id_at(row, 1)?);
-            Ok(Sealed { key: vec![number(row, 0)?], id, paths: String::new(), text: row.get(5)? })
+            let (key, id) = (vec![number(row, 0)?], Some(id_at(row, 1)?));
+            Ok(Sealed { key, id, paths: String::new(), text: row.get(5)?, number: seal_number(row, 6)? })
         },
-        shape: Shape::Map(|row, name| Ok(Place::status(row.id()?, name))),
+        shape: Shape::Map(|row, name| Ok(Place::status(row.id()?, name, row.number()))),
     },
     SealedColumn {
         name: "revisions.manifest",
         start: &[Start::Number, Start::Number],
-        page: "SELECT v.resource_id, v.generation, r.kind, r.name, r.org, r.env, v.sealed_paths, v.manifest \
-               FROM revisions v JOIN resources r ON r.id = v.resource_id \
+        page: "SELECT v.resource_id, v.generation, r.kind, r.name, r.org, r.env, v.sealed_paths, v.manifest, \
+               v.manifest_seal FROM revisions v JOIN resources r ON r.id = v.resource_id \
                WHERE (v.resource_id, v.generation) > ($1, $2) AND v.sealed_paths <> '' \
                ORDER BY v.resource_id, v.generation LIMIT $3",
-        put_sqlite: put!("revisions", "manifest", "resource_id = $1 AND generation = $2", "$3", "$4"),
-        put_postgres: put_unlocked!("revisions", "manifest", "resource_id = $1 AND generation = $2", "$3", "$4"),
+        put_sqlite: put!(
+            "revisions",
+            "manifest",
+            "resource_id = $1 AND generation = $2",
+            "$3",
+            "$4",
+            "manifest_seal = $5"
+        ),
+        put_postgres: put_unlocked!(
+            "revisions",
+            "manifest",
+            "resource_id = $1 AND generation = $2",
+            "$3",
+            "$4",
+            "manifest_seal = $5"
+        ),
         read: |row| {
             let key = vec![number(row, 0)?, number(row, 1)?];
-            Ok(Sealed { key, id: Some(id_at(row, 2)?), paths: row.get(6)?, text: row.get(7)? })
+            let (id, number) = (Some(id_at(row, 2)?), seal_number(row, 8)?);
+            Ok(Sealed { key, id, paths: row.get(6)?, text: row.get(7)?, number })
         },
         shape: Shape::Manifest,
     },
     SealedColumn {
         name: "units.secrets",
         start: &[Start::Number, Start::Text, Start::Text],
-        page: "SELECT u.resource_id, u.unit_key, u.token, r.kind, r.name, r.org, r.env, u.secrets \
-               FROM units u JOIN resources r ON r.id = u.resource_id \
+        page: "SELECT u.resource_id, u.unit_key, u.token, r.kind, r.name, r.org, r.env, u.secrets, \
+               u.secrets_seal FROM units u JOIN resources r ON r.id = u.resource_id \
                WHERE (u.resource_id, u.unit_key, u.token) > ($1, $2, $3) AND u.secrets <> '' \
                ORDER BY u.resource_id, u.unit_key, u.token LIMIT $4",
-        put_sqlite: put!("units", "secrets", "resource_id = $1 AND unit_key = $2 AND token = $3", "$4", "$5"),
+        put_sqlite: put!(
+            "units",
+            "secrets",
+            "resource_id = $1 AND unit_key = $2 AND token = $3",
+            "$4",
+            "$5",
+            "secrets_seal = $6"
+        ),
         put_postgres: put_unlocked!(
             "units",
             "secrets",
             "resource_id = $1 AND unit_key = $2 AND token = $3",
             "$4",
-            "$5"
+            "$5",
+            "secrets_seal = $6"
         ),
         read: |row| {
             let key = vec![number(row, 0)?, text(row, 1)?, text(row, 2)?];
-            Ok(Sealed { key, id: Some(id_at(row, 3)?), paths: String::new(), text: row.get(7)? })
+            let (id, number) = (Some(id_at(row, 3)?), seal_number(row, 8)?);
+            Ok(Sealed { key, id, paths: String::new(), text: row.get(7)?, number })
         },
-        shape: Shape::Map(|row, name| Ok(Place::unit(row.id()?, row.word(1), row.word(2), name))),
+        shape: Shape::Map(|row, name| Ok(Place::unit(row.id()?, row.word(1), row.word(2), name, row.number()))),
     },
     SealedColumn {
         name: "tasks.payload",
@@ -235,7 +258,7 @@ pub(crate) const SEALED_COLUMNS: &[SealedColumn] = &[
         page: "SELECT id, payload FROM tasks WHERE id > $1 AND payload <> '' ORDER BY id LIMIT $2",
         put_sqlite: put!("tasks", "payload", "id = $1", "$2", "$3"),
         put_postgres: put_unlocked!("tasks", "payload", "id = $1", "$2", "$3"),
-        read: |row| Ok(Sealed { key: vec![text(row, 0)?], text: row.get(1)?, id: None, paths: String::new() }),
+        read: |row| Ok(once(text(row, 0)?, row.get(1)?)),
         shape: Shape::Text(|row| Place::payload(row.word(0))),
     },
     SealedColumn {
@@ -244,10 +267,19 @@ pub(crate) const SEALED_COLUMNS: &[SealedColumn] = &[
         page: "SELECT id, result FROM tasks WHERE id > $1 AND result <> '' ORDER BY id LIMIT $2",
         put_sqlite: put!("tasks", "result", "id = $1", "$2", "$3"),
         put_postgres: put_unlocked!("tasks", "result", "id = $1", "$2", "$3"),
-        read: |row| Ok(Sealed { key: vec![text(row, 0)?], text: row.get(1)?, id: None, paths: String::new() }),
+        read: |row| Ok(once(text(row, 0)?, row.get(1)?)),
         shape: Shape::Text(|row| Place::result(row.word(0))),
     },
 ];
+
+/// A row whose text has no seal number.
+fn once(key: Cell, text: String) -> Sealed {
+    Sealed { key: vec![key], text, id: None, paths: String::new(), number: None }
+}
+
+fn seal_number(row: &Row, column: usize) -> Result<Option<SealNumber>, StoreError> {
+    row.get(column).map(|number| Some(SealNumber(number)))
+}
 
 fn number(row: &Row, column: usize) -> Result<Cell, StoreError> {
     row.get(column).map(Cell::Number)

@@ -4,7 +4,8 @@
 macro_rules! resource_columns {
     () => {
         "kind, name, org, env, api_version, manifest, sealed_paths, generation, created_at, updated_at, source_file, \
-         source_document, deleting, state, message, outputs, facts, observed_generation, status_at, secret_names"
+         source_document, deleting, state, message, outputs, facts, observed_generation, status_at, secret_names, \
+         manifest_seal"
     };
 }
 
@@ -137,11 +138,12 @@ pub const IN_ORDER: &str = " ORDER BY kind, name, org, env";
 pub const SAVE_RESOURCE: &str = concat!(
     "INSERT INTO resources (kind, name, org, env, api_version, manifest, sealed_paths, digest, source_file, \
      source_document, created_at, updated_at, generation, deleting, state, message, outputs, facts, \
-     observed_generation, status_at, secret_names, secrets) \
-     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $11, 1, FALSE, 'Pending', '', '{}', '{}', 0, NULL, '', '') \
+     observed_generation, status_at, secret_names, secrets, manifest_seal) \
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $11, 1, FALSE, 'Pending', '', '{}', '{}', 0, NULL, '', '', $12) \
      ON CONFLICT (kind, name, org, env) DO UPDATE SET \
      generation = CASE WHEN resources.digest = excluded.digest THEN resources.generation ELSE resources.generation + 1 END, \
      manifest = CASE WHEN resources.digest = excluded.digest THEN resources.manifest ELSE excluded.manifest END, \
+     manifest_seal = CASE WHEN resources.digest = excluded.digest THEN resources.manifest_seal ELSE excluded.manifest_seal END, \
      sealed_paths = CASE WHEN resources.digest = excluded.digest THEN resources.sealed_paths ELSE excluded.sealed_paths END, \
      updated_at = CASE WHEN resources.digest = excluded.digest THEN resources.updated_at ELSE excluded.updated_at END, \
      digest = excluded.digest, api_version = excluded.api_version, \
@@ -157,10 +159,11 @@ pub const STATUS: &str = concat!(
     "UPDATE resources SET state = $5, message = $6, outputs = $7, facts = $8, observed_generation = CASE WHEN $9 > 0 THEN $9 WHEN $5 = 'Ready' THEN generation ELSE observed_generation END, \
      status_at = $10, \
      secret_names = CASE WHEN $12 = '' THEN secret_names ELSE $11 END, \
+     secrets_seal = CASE WHEN $12 = '' THEN secrets_seal ELSE $13 END, \
      secrets = CASE WHEN $12 = '' THEN secrets ELSE $12 END WHERE ",
     the_resource!()
 );
-pub const STATUS_SECRETS: &str = concat!("SELECT secrets FROM resources WHERE ", the_resource!());
+pub const STATUS_SECRETS: &str = concat!("SELECT secrets, secrets_seal FROM resources WHERE ", the_resource!());
 pub const FORGET_RESOURCE: &str = concat!("DELETE FROM resources WHERE ", the_resource!());
 
 pub const FORGET_LINKS_OF: &str = concat!("DELETE FROM links WHERE child = ", the_resource_id!());
@@ -187,21 +190,22 @@ pub const OWNED_BY: &str = "SELECT r.id FROM units u JOIN resources r ON r.id = 
      AND SUBSTR(u.identity || ' ', 1, LENGTH($4) + 1) = $4 || ' ' LIMIT 1";
 /// The object in use before one that was replaced; of several, the newest.
 pub const UNIT_SECRETS: &str = concat!(
-    "SELECT token, secrets FROM units WHERE resource_id = ",
+    "SELECT token, secrets, secrets_seal FROM units WHERE resource_id = ",
     the_resource_id!(),
     " AND unit_key = $5 ORDER BY deposed, created_at DESC LIMIT 1"
 );
 /// An id that is known never becomes unknown again, an identity that is known never another one, and no secrets given means:
 /// the ones that are there stay.
 pub const SAVE_UNIT: &str = "INSERT INTO units (resource_id, unit_key, token, unit_type, scope, account, object_id, \
-     deposed, ready, created_at, updated_at, props, outputs, secrets, identity) \
-     SELECT id, $5, $6, $7, $8, $9, $10, $11, $12, $13, $13, $14, $15, $16, $17 FROM resources \
+     deposed, ready, created_at, updated_at, props, outputs, secrets, identity, secrets_seal) \
+     SELECT id, $5, $6, $7, $8, $9, $10, $11, $12, $13, $13, $14, $15, $16, $17, $18 FROM resources \
      WHERE kind = $1 AND name = $2 AND org = $3 AND env = $4 \
      ON CONFLICT (resource_id, unit_key, token) DO UPDATE SET unit_type = excluded.unit_type, scope = excluded.scope, \
      account = excluded.account, object_id = COALESCE(excluded.object_id, units.object_id), \
      deposed = excluded.deposed, ready = excluded.ready, updated_at = excluded.updated_at, props = excluded.props, \
      outputs = excluded.outputs, \
      identity = CASE WHEN units.identity = '' THEN excluded.identity ELSE units.identity END, \
+     secrets_seal = CASE WHEN excluded.secrets = '' THEN units.secrets_seal ELSE excluded.secrets_seal END, \
      secrets = CASE WHEN excluded.secrets = '' THEN units.secrets ELSE excluded.secrets END";
 /// The only way to another account.
 pub const MOVE_UNIT: &str = concat!(

@@ -6,7 +6,7 @@ use crate::key::KeySource;
 use crate::location::{Kind, Location};
 use crate::rows::{self, Entries, Event, Filter, HistoryLine, JournalEntry, StoredResource};
 use crate::run::{NewResource, Run};
-use crate::seal::{Place, Sealer};
+use crate::seal::{Place, SealNumber, Sealer};
 use crate::{schema, sql, unlock};
 use berth_engine::unit::{Identity, UnitState};
 use berth_model::ResourceId;
@@ -208,15 +208,18 @@ impl Store {
     /// Secret outputs of a unit (of the object in use, not of one that was replaced). Empty when there are none.
     pub async fn secrets_of(&self, id: &ResourceId, key: &str) -> Result<BTreeMap<String, SecretString>, StoreError> {
         let query = Query::about(sql::UNIT_SECRETS, id).bind(key);
-        let row: Option<(String, String)> = self.pool.row(query, |row| Ok((row.get(0)?, row.get(1)?))).await?;
-        let Some((token, column)) = row else { return Ok(BTreeMap::new()) };
-        self.sealer.open_all(&column, &format!("{id} {key}"), |name| Place::unit(id, key, &token, name))
+        let decode = |row: &Row| Ok((row.get(0)?, row.get(1)?, SealNumber(row.get(2)?)));
+        let row: Option<(String, String, SealNumber)> = self.pool.row(query, decode).await?;
+        let Some((token, column, number)) = row else { return Ok(BTreeMap::new()) };
+        self.sealer.open_all(&column, &format!("{id} {key}"), |name| Place::unit(id, key, &token, name, number))
     }
 
     /// Secret outputs of a resource, such as a kubeconfig.
     pub async fn status_secrets(&self, id: &ResourceId) -> Result<BTreeMap<String, SecretString>, StoreError> {
-        let column: Option<String> = self.pool.row(Query::about(sql::STATUS_SECRETS, id), |row| row.get(0)).await?;
-        self.sealer.open_all(&column.unwrap_or_default(), &id.to_string(), |name| Place::status(id, name))
+        let decode = |row: &Row| Ok((row.get(0)?, SealNumber(row.get(1)?)));
+        let row: Option<(String, SealNumber)> = self.pool.row(Query::about(sql::STATUS_SECRETS, id), decode).await?;
+        let Some((column, number)) = row else { return Ok(BTreeMap::new()) };
+        self.sealer.open_all(&column, &id.to_string(), |name| Place::status(id, name, number))
     }
 
     /// A stored manifest with its secrets opened: for the moment of use only, never to be kept or shown.
@@ -226,10 +229,26 @@ impl Store {
             let sealed = || StoreError::Sealed { of: resource.id.to_string() };
             let slot = manifest.pointer_mut(&pointer).ok_or_else(sealed)?;
             let text = slot.as_str().ok_or_else(sealed)?;
-            let clear = self.sealer.open(&Place::manifest(&resource.id, &pointer), text, &resource.id.to_string())?;
+            let place = Place::manifest(&resource.id, &pointer, resource.manifest_seal);
+            let clear = self.sealer.open(&place, text, &resource.id.to_string())?;
             *slot = Value::String(clear.expose_secret().to_owned());
         }
         Ok(manifest)
+    }
+
+    /// Names this state. Another state has another name; a restored one has the same.
+    pub fn state_id(&self) -> &str {
+        self.sealer.state_id()
+    }
+
+    /// An authentication code for a plan that leaves this state: nobody without the state's key can make one.
+    pub fn plan_code(&self, plan: &Value) -> String {
+        self.sealer.plan_code(plan)
+    }
+
+    /// Whether [`Store::plan_code`] of this state gave this code for exactly this plan.
+    pub fn is_plan_code(&self, plan: &Value, code: &str) -> bool {
+        self.sealer.is_plan_code(plan, code)
     }
 
     /// Seals a manifest's secrets for a file outside the state; [`Store::open_sealed`] reads it back.

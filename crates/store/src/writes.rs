@@ -22,6 +22,7 @@ pub(crate) struct UnitRow {
     pub props: String,
     pub outputs: String,
     pub secrets: String,
+    pub secrets_seal: i64,
 }
 
 /// A resource's row, encoded and sealed.
@@ -29,6 +30,7 @@ pub(crate) struct ResourceRow {
     pub id: ResourceId,
     pub api_version: String,
     pub manifest: String,
+    pub manifest_seal: i64,
     pub sealed_paths: String,
     pub digest: String,
     pub source_file: String,
@@ -43,6 +45,7 @@ pub(crate) struct StatusRow {
     pub observed_generation: i64,
     pub secret_names: String,
     pub secrets: String,
+    pub secrets_seal: i64,
 }
 
 /// What becomes of the unit's row when a journal entry is closed.
@@ -190,6 +193,7 @@ impl Rows<'_> {
             .bind(&unit.outputs)
             .bind(&unit.secrets)
             .bind(&unit.identity)
+            .bind(unit.secrets_seal)
             .execute(self.connection)
             .await?;
         known(done, &unit.resource)
@@ -247,6 +251,7 @@ impl Rows<'_> {
             .bind(at)
             .bind(&status.secret_names)
             .bind(&status.secrets)
+            .bind(status.secrets_seal)
             .execute(self.connection)
             .await?;
         known(done, resource)
@@ -261,6 +266,7 @@ impl Rows<'_> {
             .bind(&resource.source_file)
             .bind(i64::from(resource.source_document))
             .bind(at)
+            .bind(resource.manifest_seal)
             .fetch_one(self.connection)
             .await?;
         rows::resource(&row)

@@ -159,7 +159,8 @@ fn on_server(args: Args, target: Target) -> Outcome {
             (None, Some(saved)) => saved.files(),
             (None, None) => kept_files(&remote, &addresses).await?,
         };
-        let promise = saved.as_ref().map(|saved| &saved.promise);
+        let promise = saved.as_ref().map(SavedServerPlan::promise).transpose()?;
+        let promise = promise.as_ref();
         let promised = promise.map_or(files.len(), |promise| promise.plan.resources.len());
         let count = loaded.as_ref().map_or(promised, |loaded| loaded.manifests.len());
         let job = Job {
@@ -220,16 +221,21 @@ async fn apply(args: Args, from: From) -> Outcome {
 
 async fn apply_in(args: &Args, workspace: &Workspace, from: From) -> Outcome {
     let started = Instant::now();
+    // Before anything is touched: a plan that was changed gets no further.
+    let (given, promised) = match from {
+        From::Manifests { manifests, .. } => (Ok(manifests), None),
+        From::State(addresses) => (Err(addresses), None),
+        From::Saved(saved) => {
+            let opened = saved.open(&workspace.store)?;
+            (Ok(opened.manifests), Some((opened.unwanted, opened.plan)))
+        }
+    };
     // Taken before the plan is made: nobody else changes what it is made from.
     let run = workspace.store.begin_run("apply").await?;
     let format = args.output.output;
-    let (manifests, promised) = match from {
-        From::Manifests { manifests, .. } => (manifests, None),
-        From::State(addresses) => (applied(workspace, &addresses).await?, None),
-        From::Saved(saved) => {
-            let opened = saved.open(&workspace.store)?;
-            (opened.manifests, Some((opened.unwanted, opened.plan)))
-        }
+    let manifests = match given {
+        Ok(manifests) => manifests,
+        Err(addresses) => applied(workspace, &addresses).await?,
     };
     let unwanted = promised.as_ref().map(|(ids, _)| ids.clone()).unwrap_or_default();
     let place = |id: &ResourceId| manifests.iter().find(|m| m.id == *id).and_then(|m| m.place());

@@ -4,18 +4,20 @@ use crate::cli::{Threads, block_on};
 use crate::commands::token::brief;
 use crate::contexts::{ContextArg, told};
 use crate::failure::{Exit, Failure, Outcome};
+use crate::kept_heads;
 use crate::output::{self, Format, OutputArgs, Table};
 use crate::stored::or_dash;
 use berth_server::client::Client;
 use berth_server::pb;
 use serde_json::{Value, json};
+use std::path::PathBuf;
 
 const PAGE: u32 = 1000;
 
 /// Show who did what, and check that nothing was taken from the log
 #[derive(clap::Args, Debug)]
 #[command(
-    before_help = "Examples:\n  berth audit list --actor oidc:alice@example.com\n  berth audit verify",
+    before_help = "Examples:\n  berth audit list --actor oidc:alice@example.com\n  berth audit head >> kept-heads\n  berth audit verify --since kept-heads",
     args_conflicts_with_subcommands = true
 )]
 pub struct Args {
@@ -33,8 +35,11 @@ enum What {
     )]
     List(List),
     /// Recompute the chain of hashes: a changed or removed entry shows
-    #[command(before_help = "Examples:\n  berth audit verify\n  berth audit verify -o json")]
+    #[command(before_help = "Examples:\n  berth audit verify\n  berth audit verify --since kept-heads")]
     Verify(Verify),
+    /// Print the log's head: its newest entry's number and hash, to be kept elsewhere
+    #[command(before_help = "Examples:\n  berth audit head >> kept-heads\n  berth audit head -o json")]
+    Head(Head),
 }
 
 #[derive(clap::Args, Debug)]
@@ -56,6 +61,17 @@ struct List {
 
 #[derive(clap::Args, Debug)]
 struct Verify {
+    /// Heads that were kept elsewhere, as `berth audit head` or a server's --audit-head-file wrote them: the log must still hold each of them
+    #[arg(long, value_name = "FILE")]
+    since: Option<PathBuf>,
+    #[command(flatten)]
+    context: ContextArg,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+#[derive(clap::Args, Debug)]
+struct Head {
     #[command(flatten)]
     context: ContextArg,
     #[command(flatten)]
@@ -66,6 +82,7 @@ pub fn run(args: Args) -> Outcome {
     match args.what {
         Some(What::List(args)) => list(args),
         Some(What::Verify(args)) => verify(args),
+        Some(What::Head(args)) => head(args),
         None => list(args.list),
     }
 }
@@ -127,31 +144,92 @@ async fn read(client: &Client, args: &List) -> Result<Vec<pb::AuditEntry>, Failu
     }
 }
 
-fn verify(args: Verify) -> Outcome {
-    let state = block_on(Threads::One, async {
+fn head(args: Head) -> Outcome {
+    let head = block_on(Threads::One, async {
         let client = args.context.client().await?;
-        let (mut request, mut entries) = (pb::VerifyAuditRequest::default(), 0);
-        loop {
-            let answer = client.access().verify_audit(request).await;
-            let mut part = answer.map_err(|status| told(client.fault(&status)))?.into_inner();
-            entries += part.entries;
-            if !part.more {
-                part.entries = entries;
-                return Ok(part);
-            }
-            request = pb::VerifyAuditRequest { after: part.last, hash: part.head };
-        }
+        let answer = client.access().audit_head(pb::AuditHeadRequest {}).await;
+        Ok(answer.map_err(|status| told(client.fault(&status)))?.into_inner())
     })?;
-    let broken = if state.whole { Value::Null } else { json!(state.broken_at) };
-    let value = json!({"whole": state.whole, "entries": state.entries, "brokenAt": broken, "head": state.head});
-    let text = |_| match state.whole {
-        true => {
-            format!("whole: {} entries, each follows from the one before it\nhead   {}\n", state.entries, state.head)
+    let line = format!("{} {}", head.id, head.hash);
+    output::show(
+        args.output.output,
+        &json!({"id": head.id, "hash": head.hash}),
+        |_| format!("{line}\n"),
+        || vec![line.clone()],
+    )?;
+    Ok(Exit::Done)
+}
+
+fn verify(args: Verify) -> Outcome {
+    let kept = args.since.as_deref().map(kept_heads::read).transpose()?;
+    let (state, missing) = block_on(Threads::One, async {
+        let client = args.context.client().await?;
+        let mut state = recompute(&client, pb::VerifyAuditRequest::default()).await?;
+        let Some(kept) = &kept else { return Ok((state, None)) };
+        let missing = kept_heads::missing(&client, kept).await?;
+        // What was lost before the oldest head that was kept was looked into before that was kept.
+        if let Some(oldest) = kept.first().filter(|head| state.reason == "head-lost" && state.broken_at <= head.id) {
+            let from = pb::VerifyAuditRequest { after: oldest.id, hash: oldest.hash.clone() };
+            state = recompute(&client, from).await?;
         }
-        false => format!("broken at entry {}: it, or one before it, was changed or removed\n", state.broken_at),
+        Ok((state, missing))
+    })?;
+    let good = state.whole && missing.is_none();
+    let broken = if state.whole { Value::Null } else { json!(state.broken_at) };
+    let value = json!({
+        "whole": good,
+        "entries": state.entries,
+        "brokenAt": broken,
+        "reason": state.reason,
+        "head": state.head,
+        "last": state.last,
+        "since": kept.as_ref().map(|kept| json!({
+            "heads": kept.len(),
+            "missing": missing.as_ref().map(|missing| json!({"id": missing.head.id, "reason": missing.reason.name()})),
+        })),
+    });
+    let text = |_| {
+        let mut text = match (state.whole, state.reason.as_str()) {
+            (true, _) => format!(
+                "whole: {} entries, each follows from the one before it\nhead   {} {}\n",
+                state.entries, state.last, state.head
+            ),
+            (false, "head") => {
+                "broken: the entries follow from each other, and are not those that the server's key vouches for: \
+                 the log, or its head, was written by someone without the key\n"
+                    .into()
+            }
+            (false, "head-lost") => format!(
+                "broken at entry {}: the server found the log's head gone or forged there; nothing vouches for the entries before it\n",
+                state.broken_at
+            ),
+            _ => format!("broken at entry {}: it, or one before it, was changed or removed\n", state.broken_at),
+        };
+        if let (Some(kept), None) = (&kept, &missing) {
+            text.push_str(&format!("all {} heads that were kept are in it\n", kept.len()));
+        }
+        if let Some(missing) = &missing {
+            text.push_str(&missing.text());
+        }
+        text
     };
     output::show(args.output.output, &value, text, || vec![state.head.clone()])?;
-    Ok(if state.whole { Exit::Done } else { Exit::Failed })
+    Ok(if good { Exit::Done } else { Exit::Failed })
+}
+
+/// As the server does it, from this entry on.
+async fn recompute(client: &Client, mut request: pb::VerifyAuditRequest) -> Result<pb::VerifyAuditResponse, Failure> {
+    let mut entries = 0;
+    loop {
+        let answer = client.access().verify_audit(request).await;
+        let mut part = answer.map_err(|status| told(client.fault(&status)))?.into_inner();
+        entries += part.entries;
+        if !part.more {
+            part.entries = entries;
+            return Ok(part);
+        }
+        request = pb::VerifyAuditRequest { after: part.last, hash: part.head };
+    }
 }
 
 fn as_json(entry: &pb::AuditEntry) -> Value {

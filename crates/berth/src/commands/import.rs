@@ -67,6 +67,12 @@ pub struct Args {
 
 pub fn run(args: Args) -> Outcome {
     let scope = ScopeArgs { env: args.env.clone(), org: args.org.clone() };
+    for (flag, text) in [("--org", &args.org), ("--env", &args.env)] {
+        if text.as_deref().is_some_and(|text| !berth_model::is_scope_name(text)) {
+            return Err(Failure::new(format!("{flag} is not a name for new resources"))
+                .help("use lower-case letters, digits and hyphens, starting and ending with a letter or digit"));
+        }
+    }
     let address = args.what.as_deref().map(|text| Address::parse(text, &scope)).transpose()?;
     if address.as_ref().is_some_and(|a| a.name.is_none()) {
         return Err(Failure::new("the imported resource needs a name")

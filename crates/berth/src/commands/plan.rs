@@ -64,7 +64,8 @@ fn on_server(args: &Args, target: Target, mut loaded: Loaded) -> Outcome {
         let remote = Remote::open(target).await?;
         let files = loaded.files();
         let format = args.output.output;
-        let planned = match make_server_plan(&remote, &files, &[], Some(&mut loaded), format, args.recreate).await? {
+        let planned =
+            match make_server_plan(&remote, &files, &[], None, Some(&mut loaded), format, args.recreate).await? {
             Ok(planned) => planned,
             Err(exit) => return Ok(exit),
         };
@@ -94,7 +95,7 @@ async fn plan(args: &Args, workspace: &Workspace, manifests: &[Arc<Manifest>]) -
     let planned = make_plan(&clouds, &request, &args.workspace, &place).await?;
     let plan = planned.plan;
     if let Some(path) = &args.out {
-        saved_plan::write(&SavedPlan::new(&workspace.store, manifests, &[], &plan)?, path)?;
+        SavedPlan::save(&workspace.store, manifests, &[], &plan, path)?;
     }
     let names = || plan.resources.iter().map(|r| r.id.to_string()).collect();
     output::show(args.output.output, &plan.to_json(), |wide| plan_view::text(&plan, wide), names)?;

@@ -7,7 +7,8 @@ use crate::database::DatabaseArgs;
 use crate::diagnostics::count;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::progress::Steps;
-use berth_store::{BackupProgress, Identity, Options, RestoreOptions, Restored, restore};
+use crate::terminal::harmless_line;
+use berth_store::{Access, BackupProgress, Identity, Options, Origin, RestoreOptions, Restored, restore};
 use secrecy::SecretString;
 use std::fs::File;
 use std::io::BufReader;
@@ -34,6 +35,9 @@ pub struct Args {
     /// Replace what is in the database. It is asked for twice: also with --yes
     #[arg(long)]
     replace: bool,
+    /// Take it though no key here shows who made it; lists the access that comes with it
+    #[arg(long)]
+    accept_unauthenticated: bool,
     /// With --replace: do not ask
     #[arg(short, long, requires = "replace")]
     yes: bool,
@@ -61,7 +65,8 @@ pub fn run(args: Args) -> Outcome {
     block_on(Threads::Two, async {
         let steps = Steps::new("restoring");
         let progress = |told: BackupProgress<'_>| steps.rows(told.table, told.rows, told.rows_in_all);
-        let options = RestoreOptions { into, replace: args.replace };
+        let options =
+            RestoreOptions { into, replace: args.replace, accept_unauthenticated: args.accept_unauthenticated };
         let done = restore(BufReader::with_capacity(1 << 20, file), &identity, options, progress).await;
         steps.end();
         let done = done.map_err(|error| failure(error, &args.file))?;
@@ -74,6 +79,24 @@ pub fn run(args: Args) -> Outcome {
     })
 }
 
+/// Whoever made such a backup chose who gets in.
+fn warn(access: &[Access]) {
+    anstream::eprintln!("warning: nothing shows who made this backup. These tokens work with it:");
+    for token in access {
+        let scope = match (token.org.as_str(), token.env.as_str()) {
+            ("", "") => "everywhere".to_owned(),
+            (org, "") => format!("org {org}"),
+            ("", env) => format!("env {env}"),
+            (org, env) => format!("org {org}, env {env}"),
+        };
+        anstream::eprintln!("  {}", harmless_line(&format!("{:<9} {} ({scope})", token.role, token.name)));
+    }
+    if access.is_empty() {
+        anstream::eprintln!("  none");
+    }
+    anstream::eprintln!("  revoke those that you do not know:   berth token revoke NAME");
+}
+
 fn tell(done: &Restored, place: &str) {
     let rows = count(usize::try_from(done.rows).unwrap_or(usize::MAX), "row");
     anstream::eprintln!("{rows} of {} tables, as of {}, are in {place}", done.tables, done.at);
@@ -81,6 +104,13 @@ fn tell(done: &Restored, place: &str) {
     if done.audit.whole && done.audit.entries > 0 {
         let lines = count(usize::try_from(done.audit.entries).unwrap_or(usize::MAX), "line");
         anstream::eprintln!("the audit log is whole: {lines}");
+    }
+    match &done.origin {
+        Origin::Key(key) => {
+            anstream::eprintln!("the backup was made with the key {key}, which is in the key ring here")
+        }
+        Origin::Passphrase => anstream::eprintln!("the backup was made by someone who knows the passphrase"),
+        Origin::Unknown => warn(&done.access),
     }
     if let Some(path) = &done.keys_written {
         anstream::eprintln!("the keys are in {}", path.display());

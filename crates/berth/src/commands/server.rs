@@ -1,5 +1,6 @@
 //! `berth server`: the control plane, in one process and with nothing else needed to start.
 
+use crate::audit_args::AuditArgs;
 use crate::ends::Ends;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::oidc_args::OidcArgs;
@@ -53,6 +54,8 @@ pub struct Args {
     client_ca: Option<PathBuf>,
     #[command(flatten)]
     oidc: OidcArgs,
+    #[command(flatten)]
+    audit: AuditArgs,
     /// Leave all tasks to workers elsewhere
     #[arg(long, conflicts_with_all = ["capacity", "allow_env", "allow_file"], help_heading = "Worker inside")]
     no_worker: bool,
@@ -182,6 +185,7 @@ fn config(args: &Args) -> Result<Config, Failure> {
         allow_file: args.allow_file.clone(),
     });
     config.oidc = args.oidc.config()?;
+    config.audit_heads = args.audit.sinks()?;
     let prefix = std::env::var("BERTH_LABEL_PREFIX").unwrap_or_default();
     config.label_prefix = berth_server::context::label_prefix(&prefix)?;
     Ok(config)

@@ -25,6 +25,10 @@ pub struct ServerPlan {
     pub verdicts: Vec<pb::Verdict>,
     pub bases: Vec<pb::Base>,
     pub calls: u64,
+    /// The plan as it was sent, and what the server needs to know it again.
+    pub sent: Value,
+    pub state: String,
+    pub code: String,
 }
 
 /// What is asked of a server.
@@ -69,13 +73,14 @@ pub async fn make_plan(
     remote: &Remote,
     files: &[pb::ManifestFile],
     delete: &[ResourceId],
+    saved: Option<pb::SavedPlan>,
     loaded: Option<&mut Loaded>,
     format: Format,
     recreate: RecreateArgs,
 ) -> Result<Result<ServerPlan, Exit>, Failure> {
     let delete = delete.iter().map(convert::to_id).collect();
     let allow_recreate = recreate.allow_recreate;
-    let mut request = Request::new(pb::PlanRequest { files: files.to_vec(), delete, allow_recreate });
+    let mut request = Request::new(pb::PlanRequest { files: files.to_vec(), delete, allow_recreate, saved });
     request.set_timeout(CLOUDS_WITHIN);
     let mut resources = remote.client.resources();
     let answer = match remote.by_worker(resources.plan(request)).await {
@@ -90,11 +95,13 @@ pub async fn make_plan(
         let note = format!("{count} resources cannot be planned; nothing was changed");
         return Err(if count > 1 { last.note(note) } else { last });
     }
-    let plan = Plan::from_json(&Value::Object(convert::map(answer.plan.as_ref()))).map_err(|error| {
+    let sent = Value::Object(convert::map(answer.plan.as_ref()));
+    let plan = Plan::from_json(&sent).map_err(|error| {
         Failure::caused("the server's plan cannot be read", &error)
             .help("server and command may be of different versions:   berth doctor")
     })?;
-    Ok(Ok(ServerPlan { plan, verdicts: answer.verdicts, bases: answer.bases, calls: answer.calls }))
+    let pb::PlanResponse { verdicts, bases, calls, state, code, .. } = answer;
+    Ok(Ok(ServerPlan { plan, verdicts, bases, calls, sent, state, code }))
 }
 
 /// What policies say of a plan. Answers whether one of them forbids it.
@@ -112,7 +119,10 @@ pub fn print_verdicts(verdicts: &[pb::Verdict]) -> bool {
 pub async fn carry_out(mut job: Job<'_>) -> Result<Ended, Failure> {
     let started = Instant::now();
     let remote = job.remote;
-    let planned = make_plan(remote, &job.files, &job.delete, job.loaded.as_mut(), job.format, job.recreate).await?;
+    let saved = job.promise.map(|promise| promise.saved.clone());
+    let loaded = job.loaded.as_mut();
+    let planned =
+        make_plan(remote, &job.files, &job.delete, saved.clone(), loaded, job.format, job.recreate).await?;
     let ended = |exit, plan, idle, calls| Ended { exit, plan, idle, calls };
     let planned = match planned {
         Ok(planned) => planned,
@@ -126,7 +136,7 @@ pub async fn carry_out(mut job: Job<'_>) -> Result<Ended, Failure> {
             "--parallelism has no effect on a server: its workers' --capacity says how much is done at once"
         );
     }
-    let ServerPlan { plan, verdicts, bases, calls } = planned;
+    let ServerPlan { plan, verdicts, bases, calls, .. } = planned;
     let people = matches!(job.format, Format::Table | Format::Wide);
     if people && (!plan.is_quiet() || !job.delete.is_empty()) {
         anstream::eprint!("{}", plan_view::text(&plan, job.format == Format::Wide));
@@ -169,6 +179,7 @@ pub async fn carry_out(mut job: Job<'_>) -> Result<Ended, Failure> {
         exact: job.promise.is_some(),
         // What the plan showed to be gone was confirmed with it.
         allow_recreate: plan.resources.iter().flat_map(|r| &r.units).any(|u| u.gone) || job.recreate.allow_recreate,
+        saved,
     };
     let answer = match remote.client.resources().apply(request.clone()).await {
         Ok(answer) => answer.into_inner(),
@@ -224,6 +235,8 @@ async fn again(
         bases: stale.iter().map(base).collect(),
         delete: Vec::new(),
         retry: true,
+        // It was of all the files; these are some of them.
+        saved: None,
         ..request
     };
     job.remote.client.resources().apply(request).await.map_err(|status| job.remote.fail(&status))?;

@@ -1,5 +1,6 @@
-//! A server's plan in a file: what it was asked, what it knew then, and what it said it would do. Manifests that hold secrets
-//! are not saved: only the server could seal them.
+//! A server's plan in a file: what it was asked, what it knew then, and what it said it would do, with the server's authentication
+//! code of all that. The server checks the code before anything is planned or applied. Manifests that hold secrets are not
+//! saved: only the server could seal them.
 
 use super::carry_out::ServerPlan;
 use super::convert;
@@ -9,8 +10,12 @@ use crate::saved_plan::{self, VERSION};
 use berth_engine::Plan;
 use berth_model::ResourceId;
 use berth_server::pb;
+use berth_server::values::object_to_struct;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::path::Path;
+
+const MARK: &str = "berthServerPlan";
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -18,16 +23,22 @@ pub struct SavedServerPlan {
     /// Also what tells such a file from any other JSON.
     berth_server_plan: u32,
     pub server: String,
+    /// The server's state.
+    state: String,
     files: Vec<File>,
-    pub promise: Promise,
+    /// Generations that the plan was made from.
+    bases: Vec<(ResourceId, i64)>,
+    /// As the server sent it: a newer one may say more than this berth knows.
+    plan: Value,
+    code: String,
 }
 
 /// What is to be done, or nothing.
-#[derive(Serialize, Deserialize)]
 pub struct Promise {
-    /// Generations that the plan was made from.
     bases: Vec<(ResourceId, i64)>,
     pub plan: Plan,
+    /// For the server, which made it and can tell.
+    pub saved: pb::SavedPlan,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -36,29 +47,17 @@ struct File {
     text: String,
 }
 
-/// What tells the two sorts of plans from each other.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Mark {
-    server: Option<String>,
-    berth_plan: Option<u32>,
-}
-
 impl Promise {
-    fn of(planned: &ServerPlan) -> Self {
-        Self { bases: bases(&planned.bases), plan: planned.plan.clone() }
-    }
-
     /// Whether a server would still do exactly this.
     pub fn holds(&self, planned: &ServerPlan) -> bool {
-        self.plan == planned.plan && self.bases == bases(&planned.bases)
+        let mut bases = bases(&planned.bases);
+        bases.sort();
+        self.plan == planned.plan && self.bases == bases
     }
 }
 
 fn bases(bases: &[pb::Base]) -> Vec<(ResourceId, i64)> {
-    let mut bases: Vec<_> = bases.iter().map(|base| (convert::id_of(base.id.as_ref()), base.generation)).collect();
-    bases.sort();
-    bases
+    bases.iter().map(|base| (convert::id_of(base.id.as_ref()), base.generation)).collect()
 }
 
 impl SavedServerPlan {
@@ -69,19 +68,33 @@ impl SavedServerPlan {
             return Err(Failure::new(format!("{} holds a secret, which a plan in a file would show", secret.id))
                 .help("apply it first, by itself; then plan the rest"));
         }
+        if planned.code.is_empty() {
+            return Err(Failure::new(format!("{server} is of a version that does not authenticate plans"))
+                .help("upgrade the server; or apply without a saved plan:   berth apply -f FILE"));
+        }
         let files = loaded.files().into_iter().map(|file| File { name: file.name, text: file.text }).collect();
-        Ok(Self { berth_server_plan: VERSION, server: server.to_owned(), files, promise: Promise::of(planned) })
+        Ok(Self {
+            berth_server_plan: VERSION,
+            server: server.to_owned(),
+            state: planned.state.clone(),
+            files,
+            bases: bases(&planned.bases),
+            plan: planned.sent.clone(),
+            code: planned.code.clone(),
+        })
     }
 
     /// For a command that asks `server`.
     pub fn read(path: &Path, server: &str) -> Result<Self, Failure> {
         let shown = path.display();
-        let text = saved_plan::bytes(path)?;
-        if let Ok(Mark { berth_plan: Some(_), .. }) = serde_json::from_slice(&text) {
+        let file = saved_plan::read(path)?;
+        if file.get("berthPlan").is_some() {
             return Err(Failure::new(format!("{shown} was planned by the embedded engine, not by {server}"))
                 .help(format!("to carry it out by the engine:   berth apply {shown} --local")));
         }
-        let saved = saved_plan::parse(path, &text, |saved: &Self| saved.berth_server_plan)?;
+        saved_plan::check_version(path, &file, MARK)?;
+        let saved: Self = serde_json::from_value(file)
+            .map_err(|error| Failure::caused(format!("cannot read the plan {shown}"), &error))?;
         if saved.server != server {
             return Err(Failure::new(format!("{shown} was planned by {}, not by {server}", saved.server))
                 .help("choose that server with --context NAME, as `berth context` lists them"));
@@ -92,9 +105,24 @@ impl SavedServerPlan {
     pub fn files(&self) -> Vec<pb::ManifestFile> {
         self.files.iter().map(|file| pb::ManifestFile { name: file.name.clone(), text: file.text.clone() }).collect()
     }
+
+    pub fn promise(&self) -> Result<Promise, Failure> {
+        let plan = Plan::from_json(&self.plan).map_err(|error| Failure::caused("cannot read the plan", &error))?;
+        let base =
+            |(id, generation): &(ResourceId, i64)| pb::Base { id: Some(convert::to_id(id)), generation: *generation };
+        let saved = pb::SavedPlan {
+            plan: Some(object_to_struct(&self.plan)),
+            bases: self.bases.iter().map(base).collect(),
+            state: self.state.clone(),
+            code: self.code.clone(),
+        };
+        let mut bases = self.bases.clone();
+        bases.sort();
+        Ok(Promise { bases, plan, saved })
+    }
 }
 
 /// The server that a file's plan is of, if it is of one.
-pub fn server_of(text: &[u8]) -> Option<String> {
-    serde_json::from_slice(text).ok().and_then(|mark: Mark| mark.server)
+pub fn server_of(file: &Value) -> Option<&str> {
+    file.get(MARK).and_then(|_| file.get("server")).and_then(Value::as_str)
 }

@@ -1,6 +1,7 @@
 //! The control plane as it runs: real servers and workers as processes of their own, real databases, and simulated clouds
 //! over real HTTP. One test program, so that it is linked once.
 
+mod authentic;
 mod belongs;
 mod chaos;
 mod cli;

@@ -6,6 +6,7 @@
 mod attempts;
 pub mod audit;
 pub mod guard;
+pub mod head_sinks;
 pub mod layer;
 pub mod oidc;
 pub mod principal;

@@ -364,7 +364,20 @@ impl pb::access_server::Access for Service {
             head: state.head,
             more: state.more,
             last: state.last,
+            reason: state.broken.map(|broken| broken.name().to_owned()).unwrap_or_default(),
         }))
+    }
+
+    async fn audit_head(
+        &self,
+        request: Request<pb::AuditHeadRequest>,
+    ) -> Result<Response<pb::AuditHeadResponse>, Status> {
+        principal(&request)?.require_everywhere()?;
+        let head = self.control.audit_head().await.map_err(Fault::from)?.ok_or_else(|| {
+            Fault::new(Code::Refused, "the audit log's head is missing or was not written with this server's key")
+                .help("to see what is wrong with the log:   berth audit verify")
+        })?;
+        Ok(Response::new(pb::AuditHeadResponse { id: head.id, hash: head.hash }))
     }
 
     async fn rotate_keys(

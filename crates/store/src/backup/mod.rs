@@ -2,16 +2,21 @@
 //! into either database, whole or not at all.
 //!
 //! ```text
-//! {"backup":"berth","format":1,"schema":2,"source":"sqlite","at":"…","tables":[{"name":"meta","columns":[…],"rows":3},…]}
+//! {"backup":"berth","format":2,"schema":2,"source":"sqlite","at":"…","tables":[{"name":"meta","columns":[…],"rows":3},…]}
 //! {"keyRing":"…"}                    the keys, or null
 //! ["…",1,true,null]                  one line for each row, table by table
-//! {"end":true,"rows":3,"sha256":"…"} of all bytes before it
+//! {"end":true,"rows":3,"sha256":"…","key":"…","hmac":"…"} of all bytes before it
 //! ```
+//!
+//! Anyone can encrypt something for a public key of age's. So the last line has a code that only a key of the state's ring can make,
+//! and a restore checks it with a ring that did not come with the backup. In format 1 there was none.
 
+mod origin;
 mod read;
 mod restore;
 mod write;
 
+pub use origin::{Access, Origin};
 pub use restore::{RestoreOptions, Restored, restore};
 pub use write::Backup;
 
@@ -21,7 +26,9 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// The layout of the lines. A reader refuses what is newer.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
+/// The first one with an authentication code.
+const FORMAT_AUTHENTIC: u32 = 2;
 /// One line: a row with the largest manifest, outputs and secrets that the state takes.
 const LINE_BYTES_MAX: u64 = 128 << 20;
 /// The factor that age's own tool uses for passphrases: about a second, and 256 MiB for that long.
@@ -79,6 +86,14 @@ pub enum BackupError {
     NewerFormat { found: u32, known: u32 },
     #[error("the backup has schema {found}, and this berth knows schemas up to {known}")]
     NewerSchema { found: i64, known: i64 },
+    #[error("nothing shows who made the backup: it is of a version that did not authenticate backups")]
+    NoCode,
+    #[error(
+        "nothing shows who made the backup: it is authenticated with the key {key}, which is not in the key ring from {place}"
+    )]
+    OtherKey { key: String, place: String },
+    #[error("the backup was changed or forged: it names the key {key}, which did not authenticate it")]
+    Forged { key: String },
     #[error("{state} is not empty")]
     NotEmpty { state: String },
     #[error("the backup holds no keys, and the key ring from {place} does not open what is in it")]
@@ -101,6 +116,17 @@ impl BackupError {
             Self::Truncated | Self::Damaged(_) => {
                 &["nothing was restored; take another copy of the backup, or an older one"]
             }
+            Self::NoCode => &[
+                "nothing was restored; if you know where it comes from, add --accept-unauthenticated: it lists the access that comes \
+                 with it",
+            ],
+            Self::OtherKey { .. } => &[
+                "nothing was restored; give the key ring of the state that was backed up, kept apart from the backup, with \
+                 --key-file FILE",
+                "if it is lost and you know where the backup comes from, add --accept-unauthenticated: it lists the access that \
+                 comes with it",
+            ],
+            Self::Forged { .. } => &["nothing was restored; take another copy of the backup, or an older one"],
             Self::NewerFormat { .. } | Self::NewerSchema { .. } => &["use the berth that made it, or a newer one"],
             Self::NotEmpty { .. } => &["restore into a new database, or replace this one with `--replace`"],
             Self::KeyElsewhere { .. } => &["give the key ring of the state that was backed up with `--key-file FILE`"],
@@ -145,10 +171,11 @@ struct Trailer {
     end: bool,
     rows: u64,
     sha256: String,
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    /// The id of the key of the code; empty in format 1.
+    #[serde(default)]
+    key: String,
+    #[serde(default)]
+    hmac: String,
 }
 
 /// Where a file for the backup is made before it gets its name.

@@ -1,6 +1,8 @@
 //! Opening a backup and reading its lines. What is in it is not trusted: anyone can encrypt something for a public key.
 
-use super::{BackupError, FORMAT, Header, Identity, KeyLine, LINE_BYTES_MAX, Trailer, WORK_FACTOR_MAX, hex};
+use super::origin::Code;
+use super::{BackupError, FORMAT, Header, Identity, KeyLine, LINE_BYTES_MAX, Trailer, WORK_FACTOR_MAX};
+use crate::hex;
 use crate::keyring::KeyRing;
 use crate::schema::SCHEMA;
 use age::{DecryptError, Decryptor, scrypt, x25519};
@@ -113,16 +115,17 @@ impl<R: Read> Lines<R> {
         self.parse("a row")
     }
 
-    /// Everything was read, and it is what was written.
-    pub fn end(mut self, rows: u64) -> Result<(), BackupError> {
-        let hash = hex(&self.hash.clone().finalize());
+    /// Everything was read, and it is what was written. The code is not checked yet; an older format has none.
+    pub fn end(mut self, rows: u64) -> Result<Option<Code>, BackupError> {
+        let sha256 = self.hash.clone().finalize().to_vec();
         let trailer: Trailer = self.parse("its last line")?;
-        if !trailer.end || trailer.rows != rows || trailer.sha256 != hash {
+        if !trailer.end || trailer.rows != rows || trailer.sha256 != hex(&sha256) {
             return Err(BackupError::Damaged("its last line does not fit the others".into()));
         }
         let mut more = [0u8; 1];
         match self.input.read(&mut more).map_err(broken)? {
-            0 => Ok(()),
+            0 if trailer.hmac.is_empty() => Ok(None),
+            0 => Ok(Some(Code { sha256, rows, key: trailer.key, hmac: trailer.hmac })),
             _ => Err(BackupError::Damaged("something follows its last line".into())),
         }
     }

@@ -1,7 +1,8 @@
 //! Restoring: everything in one transaction, and nothing that was running when the backup was made may go on writing.
 
+use super::origin::{Access, Origin, access, origin};
 use super::read::{self, Lines};
-use super::{BackupError, BackupProgress, Header, Identity, TOLD_EVERY_ROWS};
+use super::{BackupError, BackupProgress, FORMAT_AUTHENTIC, Header, Identity, TOLD_EVERY_ROWS};
 use crate::catalog::{self, Kind, Table, quoted};
 use crate::control::types::AuditState;
 use crate::db::{self, Connection, Query};
@@ -40,6 +41,8 @@ pub struct RestoreOptions {
     pub into: Options,
     /// What is there goes.
     pub replace: bool,
+    /// Take it though nothing shows who made it.
+    pub accept_unauthenticated: bool,
 }
 
 /// What was restored.
@@ -59,6 +62,9 @@ pub struct Restored {
     pub secrets: u64,
     /// The audit log, followed line by line.
     pub audit: AuditState,
+    pub origin: Origin,
+    /// The tokens that work there, the first hundred.
+    pub access: Vec<Access>,
 }
 
 /// Takes a backup into a database, whole or not at all.
@@ -71,35 +77,43 @@ pub async fn restore(
     let mut lines = read::open(input, identity)?;
     let header = lines.header()?;
     let keys = lines.key_ring()?;
-    let RestoreOptions { into, replace } = options;
-    let made = match &into.location.0 {
+    if header.format < FORMAT_AUTHENTIC && !options.accept_unauthenticated {
+        return Err(BackupError::NoCode);
+    }
+    let made = match &options.into.location.0 {
         Place::Sqlite(path) if !path.exists() => Some(path.clone()),
         _ => None,
     };
     if let Some(path) = &made {
         db::create_file(path)?;
     }
-    let restored = restore_into(lines, &header, keys, &into, replace, made, &mut progress).await?;
-    check(restored, into).await
+    let opened = Opened { lines, header, keys, identity };
+    let restored = restore_into(opened, &options, made, &mut progress).await?;
+    check(restored, options.into).await
+}
+
+/// A backup of which the rows are still to be read.
+struct Opened<'i, R: Read> {
+    lines: Lines<R>,
+    header: Header,
+    keys: Option<KeyRing>,
+    identity: &'i Identity,
 }
 
 async fn restore_into<R: Read + Send>(
-    lines: Lines<R>,
-    header: &Header,
-    keys: Option<KeyRing>,
-    into: &Options,
-    replace: bool,
+    opened: Opened<'_, R>,
+    options: &RestoreOptions,
     made: Option<PathBuf>,
     progress: &mut (impl FnMut(BackupProgress<'_>) + Send),
 ) -> Result<Restored, BackupError> {
-    let location = &into.location;
+    let location = &options.into.location;
     // Nobody else writes meanwhile: neither a run nor a server.
     let (mut connection, lock) = Lock::take(location, "berth restore").await?;
-    if !schema::is_empty(&mut connection, location).await? && !replace {
+    if !schema::is_empty(&mut connection, location).await? && !options.replace {
         return Err(BackupError::NotEmpty { state: location.to_string() });
     }
     connection.run(connection.dialect().begin).await?;
-    let result = transaction(&mut connection, lines, header, keys, into, progress).await;
+    let result = transaction(&mut connection, opened, options, progress).await;
     match result {
         Ok(restored) => {
             connection.run("COMMIT").await?;
@@ -122,12 +136,12 @@ async fn restore_into<R: Read + Send>(
 
 async fn transaction<R: Read + Send>(
     connection: &mut Connection,
-    mut lines: Lines<R>,
-    header: &Header,
-    keys: Option<KeyRing>,
-    into: &Options,
+    opened: Opened<'_, R>,
+    options: &RestoreOptions,
     progress: &mut (impl FnMut(BackupProgress<'_>) + Send),
 ) -> Result<Restored, BackupError> {
+    let Opened { mut lines, header, keys, identity } = opened;
+    let RestoreOptions { into, accept_unauthenticated: accept, .. } = options;
     let location = &into.location;
     let mut fence = 0;
     if !schema::is_empty(connection, location).await? {
@@ -136,13 +150,14 @@ async fn transaction<R: Read + Send>(
     }
     // As it was where the backup was made; what came since follows, as for any older state.
     schema::bring_to(connection, location, header.schema).await?;
-    let tables = matching(header, catalog::tables(connection).await?)?;
+    let tables = matching(&header, catalog::tables(connection).await?)?;
     for table in tables.iter().rev() {
         // What the schema itself puts in is in the backup too.
         catalog::rows(connection, format!("DELETE FROM {}", quoted(&table.name))).await?;
     }
-    let rows = fill(connection, &mut lines, header, &tables, progress).await?;
-    lines.end(rows)?;
+    let rows = fill(connection, &mut lines, &header, &tables, progress).await?;
+    let code = lines.end(rows)?;
+    let origin = origin(code.as_ref(), keys.as_ref(), &into.key, identity, *accept)?;
     schema::bring_to(connection, location, schema::SCHEMA).await?;
     fence_off(connection, fence).await?;
     count_on(connection).await?;
@@ -160,7 +175,9 @@ async fn transaction<R: Read + Send>(
         schema: header.schema,
         keys_written,
         secrets: 0,
-        audit: AuditState { whole: true, entries: 0, broken_at: None, head: String::new(), last: 0, more: false },
+        audit: AuditState::default(),
+        origin,
+        access: access(connection).await?,
     })
 }
 

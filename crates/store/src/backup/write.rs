@@ -2,16 +2,18 @@
 
 use super::{
     BackupError, BackupProgress, FORMAT, Header, HeaderTable, KeyLine, Recipients, TOLD_EVERY_ROWS, Trailer,
-    WORK_FACTOR, half_made, hex,
+    WORK_FACTOR, half_made,
 };
 use crate::catalog::{self, Kind, Table, quoted};
 use crate::db::{Connection, Row};
 use crate::error::StoreError;
 use crate::files;
+use crate::hex;
 use crate::schema::SCHEMA;
 use crate::store::Store;
 use age::{Encryptor, scrypt, x25519};
 use futures::TryStreamExt;
+use hmac::Mac;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use sqlx::AssertSqlSafe;
@@ -83,8 +85,11 @@ impl Store {
         _ = connection.run("ROLLBACK").await;
         _ = connection.close().await;
         let tables = written?;
-        let (rows, sha256) = (lines.rows, hex(&lines.hash.clone().finalize()));
-        lines.line(&Trailer { end: true, rows, sha256: sha256.clone() })?;
+        let (rows, hash) = (lines.rows, lines.hash.clone().finalize());
+        let ring = self.sealer().keys().fresh()?;
+        let hmac = hex(&ring.first().backup_mac(&hash, rows).finalize().into_bytes());
+        let (key, sha256) = (ring.first().id().to_owned(), hex(&hash));
+        lines.line(&Trailer { end: true, rows, sha256: sha256.clone(), key, hmac })?;
         let out = lines.out.finish().map_err(failed)?;
         Ok((out, Backup { rows, tables, sha256, with_keys }))
     }

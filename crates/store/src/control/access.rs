@@ -1,12 +1,12 @@
 //! Tokens: hashes, roles and scopes.
 
-use super::audit::hex;
 use super::tx::Tx;
 use super::types::{Actor, AuditNote, ControlError, NewToken, TokenRow};
 use super::writer::Op;
 use super::{Control, LIST_MAX};
 use crate::db::{Multi, Query, Row};
 use crate::error::StoreError;
+use crate::hex;
 use crate::rows::time;
 use async_trait::async_trait;
 use jiff::Timestamp;

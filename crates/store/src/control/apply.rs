@@ -34,20 +34,20 @@ static CREATE: Multi = Multi::new(
     "INSERT INTO resources (kind, name, org, env, api_version, manifest, sealed_paths, digest, source_file, \
      source_document, created_at, updated_at, generation, deleting, state, message, outputs, facts, \
      observed_generation, status_at, secret_names, secrets, labels, account, service, applied_by, trace, \
-     allow_replace, allow_data_loss, allow_recreate, due_at, due_mark, drift_every) \
+     allow_replace, allow_data_loss, allow_recreate, due_at, due_mark, drift_every, manifest_seal) \
      SELECT v.kind, v.name, v.org, v.env, v.api_version, v.manifest, v.sealed_paths, v.digest, v.source_file, \
      v.source_document, v.now, v.now, 1, FALSE, CASE WHEN v.ready THEN 'Ready' ELSE 'Pending' END, '', '{}', '{}', \
      CASE WHEN v.ready THEN 1 ELSE 0 END, CASE WHEN v.ready THEN v.now END, '', '', v.labels, v.account, v.service, \
      v.applied_by, v.trace, v.allow_replace, v.allow_data_loss, v.allow_recreate, \
      CASE WHEN v.ready THEN NULL ELSE v.now END, 1, \
-     v.drift_every FROM {rows}",
+     v.drift_every, v.manifest_seal FROM {rows}",
     COLUMNS,
 );
 
 /// What was stored becomes a revision when something else takes its place.
 static KEEP_REVISIONS: Multi = Multi::new(
-    "INSERT INTO revisions (resource_id, generation, at, applied_by, sealed_paths, manifest) \
-     SELECT r.id, r.generation, r.updated_at, r.applied_by, r.sealed_paths, r.manifest FROM {rows} \
+    "INSERT INTO revisions (resource_id, generation, at, applied_by, sealed_paths, manifest, manifest_seal) \
+     SELECT r.id, r.generation, r.updated_at, r.applied_by, r.sealed_paths, r.manifest, r.manifest_seal FROM {rows} \
      JOIN resources r ON r.kind = v.kind AND r.name = v.name AND r.org = v.org AND r.env = v.env",
     IDS,
 );
@@ -60,7 +60,8 @@ static DROP_REVISIONS: Multi = Multi::new(
 );
 
 static UPDATE: Multi = Multi::new(
-    "UPDATE resources SET api_version = v.api_version, manifest = v.manifest, sealed_paths = v.sealed_paths, \
+    "UPDATE resources SET api_version = v.api_version, manifest = v.manifest, manifest_seal = v.manifest_seal, \
+     sealed_paths = v.sealed_paths, \
      digest = v.digest, generation = resources.generation + 1, updated_at = v.now, deleting = FALSE, \
      source_file = CASE WHEN v.source_file = '' THEN resources.source_file ELSE v.source_file END, \
      source_document = CASE WHEN v.source_file = '' THEN resources.source_document ELSE v.source_document END, \
@@ -100,6 +101,7 @@ const COLUMNS: &[(&str, &str)] = &[
     ("env", "text"),
     ("api_version", "text"),
     ("manifest", "text"),
+    ("manifest_seal", "bigint"),
     ("sealed_paths", "text"),
     ("digest", "text"),
     ("source_file", "text"),
@@ -214,6 +216,7 @@ struct Row<'a> {
     id: IdRow<'a>,
     api_version: &'a str,
     manifest: &'a str,
+    manifest_seal: i64,
     sealed_paths: &'a str,
     digest: &'a str,
     source_file: &'a str,
@@ -510,6 +513,7 @@ fn row_of<'a>(op: &'a ApplyOp, wanted: &'a Wanted) -> Row<'a> {
         id: (&wanted.row.id).into(),
         api_version: &wanted.row.api_version,
         manifest: &wanted.row.manifest,
+        manifest_seal: wanted.row.manifest_seal,
         sealed_paths: &wanted.row.sealed_paths,
         digest: &wanted.row.digest,
         source_file: &wanted.row.source_file,

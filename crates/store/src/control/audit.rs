@@ -1,16 +1,25 @@
 //! The audit log: appended to, each entry's hash over the one before, so that a line that was removed or changed shows.
+//! The newest entry's number and hash are the head, which stands in `meta` sealed with the key ring: whoever writes the
+//! database can compute hashes and cannot make a head. Sealed as other secrets are, it gets new keys with them.
+//!
+//! What the key cannot show is that the whole log is an earlier one, cut off together with its head: for that a head has to be
+//! kept elsewhere.
 
 use super::tx::Tx;
-use super::types::{Actor, AuditEntry, AuditNote, AuditQuery, AuditState, ControlError};
+use super::types::{Actor, AuditBroken, AuditEntry, AuditHead, AuditNote, AuditQuery, AuditState, ControlError};
 use super::writer::Op;
 use super::{Control, LIST_MAX};
 use crate::db::{Multi, Query, Row};
 use crate::encode::cut;
 use crate::error::StoreError;
+use crate::hex;
 use crate::rows::time;
+use crate::seal::{Place, Sealer};
 use crate::store::Store;
+use crate::unlock::AUDIT_HEAD;
 use async_trait::async_trait;
 use jiff::Timestamp;
+use secrecy::ExposeSecret;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use std::time::{Duration, Instant};
@@ -21,7 +30,9 @@ const VERIFY_PAGE: i64 = 5_000;
 const PART: Duration = Duration::from_secs(60);
 
 const HEAD: &str = "SELECT value FROM meta WHERE name = 'audit_head'";
-/// The last entry's number and hash: without it, lines cut off at the end would not show.
+/// The action of the entry that a server writes where it found no genuine head.
+const HEAD_LOST: &str = "audit-head-lost";
+const LAST: &str = "SELECT id, hash FROM audit ORDER BY id DESC LIMIT 1";
 const SET_HEAD: &str = "INSERT INTO meta (name, value) VALUES ('audit_head', $1) \
      ON CONFLICT (name) DO UPDATE SET value = excluded.value";
 const ENTRIES: &str = "SELECT a.id, a.at, a.actor, a.action, a.target, a.detail, a.outcome, a.hash, \
@@ -58,6 +69,25 @@ struct NewEntry {
     hash: String,
 }
 
+impl AuditEntry {
+    /// The hash that this entry has after one whose hash is `previous`: for whoever does not take a server's word for it.
+    pub fn computed_hash(&self, previous: &str) -> String {
+        hash(
+            previous,
+            &NewEntry {
+                id: self.id,
+                at: self.at.as_microsecond(),
+                actor: self.actor.clone(),
+                action: self.action.clone(),
+                target: self.target.clone(),
+                detail: self.detail.clone(),
+                outcome: self.outcome.clone(),
+                hash: String::new(),
+            },
+        )
+    }
+}
+
 /// Every part with its length, so that no two entries look alike.
 fn hash(previous: &str, entry: &NewEntry) -> String {
     let mut sha = Sha256::new();
@@ -74,18 +104,29 @@ fn hash(previous: &str, entry: &NewEntry) -> String {
     hex(&sha.finalize())
 }
 
-pub(super) fn hex(bytes: &[u8]) -> String {
-    let digit = |nibble: u8| char::from_digit(u32::from(nibble), 16).unwrap_or('0');
-    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
-}
-
-fn parse_head(text: &str) -> (i64, String) {
-    text.split_once(' ').and_then(|(id, hash)| Some((id.parse().ok()?, hash.to_owned()))).unwrap_or((0, String::new()))
+/// `None` for what no server of this state's wrote.
+fn genuine_head(sealer: &Sealer, stored: Option<String>) -> Result<Option<AuditHead>, StoreError> {
+    let Some(stored) = stored else { return Ok(None) };
+    let Some(text) = sealer.open_if_genuine(&Place::meta(AUDIT_HEAD), &stored)? else { return Ok(None) };
+    let parts = text.expose_secret().split_once(' ');
+    Ok(parts.and_then(|(id, hash)| Some(AuditHead { id: id.parse().ok()?, hash: hash.to_owned() })))
 }
 
 pub(super) async fn append(tx: &mut Tx<'_>, notes: &[(AuditNote, String, i64)]) -> Result<(), StoreError> {
     let head: Option<String> = tx.row(Query::new(HEAD)).await?.map(|row| row.get(0)).transpose()?;
-    let (mut id, mut previous) = parse_head(&head.unwrap_or_default());
+    let lost;
+    let (mut id, mut previous, notes) = match genuine_head(tx.sealer, head)? {
+        Some(head) => (head.id, head.hash, notes),
+        None => {
+            // The log goes on, so that an attacker cannot stop it, and says for ever that nothing vouches for what came before.
+            tracing::error!("the audit log's head is missing or was not written by this server's key");
+            let last = tx.row(Query::new(LAST)).await?;
+            let last = last.map(|row| Ok::<_, StoreError>((row.get(0)?, row.get(1)?))).transpose()?;
+            let (id, previous) = last.unwrap_or_default();
+            lost = with_head_lost(notes);
+            (id, previous, lost.as_slice())
+        }
+    };
     let mut rows = Vec::with_capacity(notes.len());
     for (note, actor, at) in notes {
         id += 1;
@@ -104,9 +145,20 @@ pub(super) async fn append(tx: &mut Tx<'_>, notes: &[(AuditNote, String, i64)]) 
         rows.push(entry);
     }
     tx.execute_many(&APPEND, &rows).await?;
-    let head = format!("{id} {previous}");
+    let head = tx.sealer.seal(&Place::meta(AUDIT_HEAD), &format!("{id} {previous}"))?;
     tx.execute(Query::new(SET_HEAD).bind(&head)).await?;
     Ok(())
+}
+
+fn with_head_lost(notes: &[(AuditNote, String, i64)]) -> Vec<(AuditNote, String, i64)> {
+    let note = AuditNote {
+        action: HEAD_LOST.into(),
+        target: String::new(),
+        detail: "the log's head was missing or not genuine: entries before this one are not authenticated".into(),
+        outcome: "failed".into(),
+    };
+    let at = notes.first().map_or(0, |(_, _, at)| *at);
+    std::iter::once((note, "berth".to_owned(), at)).chain(notes.iter().cloned()).collect()
 }
 
 fn entry(row: &Row) -> Result<AuditEntry, StoreError> {
@@ -155,6 +207,11 @@ impl Control {
         self.store().pool().rows(query, entry).await
     }
 
+    /// The newest entry; `None` where the stored head is missing or not genuine.
+    pub async fn audit_head(&self) -> Result<Option<AuditHead>, StoreError> {
+        self.store().audit_head().await
+    }
+
     /// Reads the whole log in pages and follows the chain.
     pub async fn verify_audit(&self) -> Result<AuditState, StoreError> {
         self.store().verify_audit().await
@@ -177,31 +234,41 @@ impl Store {
         Ok(state)
     }
 
+    async fn audit_head(&self) -> Result<Option<AuditHead>, StoreError> {
+        let head: Option<String> = self.pool().row(Query::new(HEAD), |row| row.get(0)).await?;
+        genuine_head(self.sealer(), head)
+    }
+
     async fn verify_from(&self, after: i64, hash_of: &str, within: Duration) -> Result<AuditState, StoreError> {
         let until = Instant::now() + within;
         let pool = self.pool();
         // The log may grow meanwhile: what is checked is what there was at the start.
-        let head: Option<String> = pool.row(Query::new(HEAD), |row| row.get(0)).await?;
-        let (last, head) = parse_head(&head.unwrap_or_default());
-        let head_then = hash_of.to_owned();
-        let mut state =
-            AuditState { whole: true, entries: 0, broken_at: None, head: head_then, last: after, more: false };
+        let head = self.audit_head().await?;
+        // Without a head: as far as it goes, so that a changed entry is named where there is one.
+        let is_genuine = head.is_some();
+        let AuditHead { id: last, hash: head } = head.unwrap_or(AuditHead { id: i64::MAX, hash: String::new() });
+        let mut state = AuditState {
+            whole: true,
+            entries: 0,
+            broken_at: None,
+            broken: None,
+            head: hash_of.to_owned(),
+            last: after,
+            more: false,
+        };
+        let broken = |state: AuditState, at: i64, why| {
+            Ok(AuditState { whole: false, broken_at: Some(at), broken: Some(why), ..state })
+        };
         while state.last < last {
             let page = pool.rows(Query::new(PAGE).bind(state.last).bind(VERIFY_PAGE), entry).await?;
             for found in page.iter().take_while(|found| found.id <= last) {
-                let expected = NewEntry {
-                    id: found.id,
-                    at: found.at.as_microsecond(),
-                    actor: found.actor.clone(),
-                    action: found.action.clone(),
-                    target: found.target.clone(),
-                    detail: found.detail.clone(),
-                    outcome: found.outcome.clone(),
-                    hash: String::new(),
-                };
                 state.entries += 1;
-                if found.id != state.last + 1 || hash(&state.head, &expected) != found.hash {
-                    return Ok(AuditState { whole: false, broken_at: Some(state.last + 1), ..state });
+                if found.id != state.last + 1 || found.computed_hash(&state.head) != found.hash {
+                    let at = state.last + 1;
+                    return broken(state, at, AuditBroken::Entry);
+                }
+                if found.action == HEAD_LOST {
+                    return broken(state, found.id, AuditBroken::HeadLost);
                 }
                 state.last = found.id;
                 state.head.clone_from(&found.hash);
@@ -215,8 +282,9 @@ impl Store {
         }
         if state.last != last || state.head != head {
             // Whoever was further already misses what came after the head.
-            let broken_at = Some(state.last.min(last).saturating_add(1));
-            return Ok(AuditState { whole: false, broken_at, ..state });
+            let at = state.last.min(last).saturating_add(1);
+            let why = if is_genuine && state.last != last { AuditBroken::Entry } else { AuditBroken::Head };
+            return broken(state, at, why);
         }
         // Lines after the head, while the head says there are none, were not written by a server: a newer head is fine.
         Ok(state)

@@ -5,6 +5,7 @@ use super::{Control, LIST_MAX};
 use crate::db::{Query, Row};
 use crate::error::StoreError;
 use crate::rows::{self, Event, StoredResource, number, parse, time};
+use crate::seal::SealNumber;
 use berth_model::ResourceId;
 use serde_json::Value;
 use std::time::Duration;
@@ -23,13 +24,13 @@ macro_rules! meta_columns {
 pub(super) use meta_columns;
 
 /// Where they stand after a resource's own columns, and how many there are.
-pub(super) const META_AT: usize = 20;
+pub(super) const META_AT: usize = 21;
 pub(super) const META_COLUMNS: usize = 18;
 
-const REVISION: &str = "SELECT v.generation, v.at, v.applied_by, v.manifest, v.sealed_paths FROM revisions v \
+const REVISION: &str = "SELECT v.generation, v.at, v.applied_by, v.manifest, v.sealed_paths, v.manifest_seal FROM revisions v \
      JOIN resources r ON r.id = v.resource_id \
      WHERE r.kind = $1 AND r.name = $2 AND r.org = $3 AND r.env = $4 AND v.generation = $5 \
-     UNION ALL SELECT generation, updated_at, applied_by, manifest, sealed_paths FROM resources \
+     UNION ALL SELECT generation, updated_at, applied_by, manifest, sealed_paths, manifest_seal FROM resources \
      WHERE kind = $1 AND name = $2 AND org = $3 AND env = $4 AND generation = $5";
 const META: &str = concat!(
     "SELECT ",
@@ -246,6 +247,7 @@ impl Control {
                 applied_by: row.get(2)?,
                 manifest: row.get(3)?,
                 sealed_paths: row.get(4)?,
+                manifest_seal: SealNumber(row.get(5)?),
             })
         };
         let found = self.store().pool().row(Query::about(REVISION, id).bind(generation), decode).await?;

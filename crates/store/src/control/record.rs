@@ -67,6 +67,7 @@ static STATUS: Multi = Multi::new(
      observed_generation = CASE WHEN v.observed > 0 THEN v.observed WHEN v.new_state = 'Ready' THEN generation \
        ELSE observed_generation END, \
      secret_names = CASE WHEN v.new_secrets = '' THEN secret_names ELSE v.new_secret_names END, \
+     secrets_seal = CASE WHEN v.new_secrets = '' THEN secrets_seal ELSE v.new_secrets_seal END, \
      secrets = CASE WHEN v.new_secrets = '' THEN secrets ELSE v.new_secrets END, \
      drift = CASE WHEN v.changes AND v.new_state = 'Ready' THEN '' ELSE drift END, \
      drift_at = CASE WHEN NOT v.changes THEN drift_at \
@@ -91,6 +92,7 @@ const STATUS_COLUMNS: &[(&str, &str)] = &[
     ("observed", "bigint"),
     ("new_secret_names", "text"),
     ("new_secrets", "text"),
+    ("new_secrets_seal", "bigint"),
     ("jitter", "bigint"),
 ];
 /// Those that refer to what changed are as they should be no longer: they may have been made from what it was before. What
@@ -288,6 +290,7 @@ struct StatusChange<'a> {
     observed: i64,
     new_secret_names: &'a str,
     new_secrets: &'a str,
+    new_secrets_seal: i64,
     jitter: i64,
 }
 
@@ -359,6 +362,7 @@ async fn statuses(records: &[(&Record, bool)], tx: &mut Tx<'_>) -> Result<Vec<bo
             observed: status.observed_generation,
             new_secret_names: &status.secret_names,
             new_secrets: &status.secrets,
+            new_secrets_seal: status.secrets_seal,
             jitter: jitter_percent(id),
         });
     }

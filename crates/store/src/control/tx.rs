@@ -6,6 +6,7 @@ use super::types::{Actor, AuditNote};
 use crate::db::{Connection, Multi, Query, Row};
 use crate::encode::cut;
 use crate::error::StoreError;
+use crate::seal::Sealer;
 use crate::writes::{Answer, Rows, Write};
 use berth_model::ResourceId;
 use jiff::Timestamp;
@@ -44,6 +45,7 @@ pub(crate) struct LaneChange {
 
 pub(crate) struct Tx<'a> {
     pub connection: &'a mut Connection,
+    pub sealer: &'a Sealer,
     events: Vec<EventRow>,
     pub audits: Vec<(AuditNote, String, i64)>,
     lanes: HashMap<LaneKey, LaneChange>,
@@ -106,8 +108,16 @@ struct LaneRow<'a> {
 }
 
 impl<'a> Tx<'a> {
-    pub fn new(connection: &'a mut Connection) -> Self {
-        Self { connection, events: Vec::new(), audits: Vec::new(), lanes: HashMap::new(), writes: 0, news: false }
+    pub fn new(connection: &'a mut Connection, sealer: &'a Sealer) -> Self {
+        Self {
+            connection,
+            sealer,
+            events: Vec::new(),
+            audits: Vec::new(),
+            lanes: HashMap::new(),
+            writes: 0,
+            news: false,
+        }
     }
 
     pub async fn execute(&mut self, query: Query<'_>) -> Result<u64, StoreError> {

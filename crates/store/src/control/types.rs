@@ -3,6 +3,7 @@
 use crate::error::StoreError;
 use crate::rows::StoredResource;
 use crate::run::NewResource;
+use crate::seal::SealNumber;
 use berth_engine::record::{Closing, EntryId, Intent, Status};
 use berth_engine::unit::{Identity, UnitState};
 use berth_model::ResourceId;
@@ -150,6 +151,7 @@ pub struct Revision {
     pub at: Timestamp,
     pub applied_by: String,
     pub(crate) manifest: String,
+    pub(crate) manifest_seal: SealNumber,
     pub(crate) sealed_paths: String,
 }
 
@@ -610,18 +612,51 @@ pub struct AuditEntry {
 }
 
 /// What a check of the audit log found.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuditState {
     pub whole: bool,
     /// Entries that were read.
     pub entries: i64,
     /// The first number that is missing or changed.
     pub broken_at: Option<i64>,
+    /// Why it is not whole.
+    pub broken: Option<AuditBroken>,
     /// The last entry's hash, and its number.
     pub head: String,
     pub last: i64,
     /// There was no time for all of it: go on after the last one.
     pub more: bool,
+}
+
+/// What is wrong with an audit log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AuditBroken {
+    /// An entry does not follow from the one before it, or is missing.
+    Entry,
+    /// All entries follow from each other, and the sealed head is another one: the log was written anew without the key, or
+    /// its head was.
+    Head,
+    /// A server found the head missing or not genuine at this entry, and went on after it: nothing shows that the entries
+    /// before are those that were written.
+    HeadLost,
+}
+
+impl AuditBroken {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Entry => "entry",
+            Self::Head => "head",
+            Self::HeadLost => "head-lost",
+        }
+    }
+}
+
+/// The newest entry of the audit log. Kept elsewhere, it shows later whether anything up to it was changed or cut off.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuditHead {
+    /// 0 for an empty log.
+    pub id: i64,
+    pub hash: String,
 }
 
 /// A token to be kept: its hash, never itself.

@@ -8,6 +8,7 @@ use super::types::ControlError;
 use crate::db::{Connection, Query};
 use crate::error::StoreError;
 use crate::lock::Lock;
+use crate::seal::Sealer;
 use crate::sql;
 use crate::store::Store;
 use crate::writer::{BEGIN_ONE, KEEP_ONE, UNDO_ONE};
@@ -283,7 +284,7 @@ impl Task {
 
     async fn attempt(&mut self, jobs: &mut [Box<dyn AnyJob>], apart: bool) -> Ended {
         let Some((connection, _)) = &mut self.connection else { return Ended::LostBefore(StoreError::Ended) };
-        let (news, number) = match transact(connection, jobs, apart).await {
+        let (news, number) = match transact(connection, self.store.sealer(), jobs, apart).await {
             Ok(done) => done,
             Err(Broken::Store(error @ StoreError::Lost(_))) => return Ended::LostBefore(error),
             Err(broken) => {
@@ -352,11 +353,12 @@ fn fail(jobs: &mut [Box<dyn AnyJob>], error: &StoreError) {
 /// Everything up to the commit. Whether there is news, and the transaction's number.
 async fn transact(
     connection: &mut Connection,
+    sealer: &Sealer,
     jobs: &mut [Box<dyn AnyJob>],
     apart: bool,
 ) -> Result<(bool, i64), Broken> {
     let number = connection.begin_turn().await?;
-    let mut tx = Tx::new(connection);
+    let mut tx = Tx::new(connection, sealer);
     if apart {
         for job in jobs {
             one_apart(job, &mut tx).await?;

@@ -5,7 +5,7 @@ use crate::rotation::{assert_secrets, ring_path, save_secrets, write_ring};
 use crate::*;
 use age::secrecy::ExposeSecret;
 use berth_engine::record::{Closing, Recorder};
-use berth_store::{BackupError, Entries, Filter, Identity, Recipients, RestoreOptions, Restored, restore};
+use berth_store::{BackupError, Entries, Filter, Identity, Origin, Recipients, RestoreOptions, Restored, restore};
 use secrecy::SecretString;
 use std::collections::{BTreeMap, HashMap};
 use std::io::{Read, Write};
@@ -21,6 +21,7 @@ on_both! {
     what_is_there_is_not_overwritten_unasked,
     keys_come_with_it_or_are_there_already,
     older_schemas_are_upgraded_and_newer_ones_refused,
+    what_no_key_of_ours_made_is_refused,
 }
 
 /// An identity of age's, and its public key.
@@ -76,7 +77,7 @@ pub async fn make_backup(store: &Store, recipients: &Recipients) -> Vec<u8> {
 
 pub fn into(address: &str, ring: &Path, replace: bool) -> RestoreOptions {
     let key = KeySource::File(ring.to_owned());
-    RestoreOptions { into: Options { key, ..options(address) }, replace }
+    RestoreOptions { into: Options { key, ..options(address) }, replace, accept_unauthenticated: true }
 }
 
 pub async fn restored(backup: &[u8], identity: &Identity, options: RestoreOptions) -> Result<Restored, BackupError> {
@@ -163,6 +164,7 @@ async fn fill_all_tables(place: &Place) {
                 "_after",
                 "_limit",
                 "_mark",
+                "_seal",
                 "generation",
                 "fence",
                 "priority",
@@ -388,7 +390,9 @@ async fn a_passphrase_opens_what_it_closed() {
     let other = restored(&backup, &identity().0, options()).await.unwrap_err();
     assert!(matches!(&other, BackupError::OtherIdentity { .. }), "{other}");
     assert!(!target.file().exists(), "nothing is left of an attempt");
-    restored(&backup, &Identity::Passphrase(passphrase("a long one")), options()).await.unwrap();
+    let options = RestoreOptions { accept_unauthenticated: false, ..options() };
+    let done = restored(&backup, &Identity::Passphrase(passphrase("a long one")), options).await.unwrap();
+    assert_eq!(done.origin, Origin::Passphrase, "who knows it made it");
 }
 
 async fn what_is_cut_off_or_changed_is_refused_and_nothing_is_restored(place: Place) {
@@ -501,7 +505,7 @@ async fn keys_come_with_it_or_are_there_already(place: Place) {
     let ring = ring_path(&target);
     let options = || into(&target.address, &ring, false);
     let error = restored(&without, &identity, options()).await.unwrap_err();
-    assert!(matches!(error, BackupError::KeyElsewhere { .. }), "{error}");
+    assert!(matches!(error, BackupError::KeyElsewhere { .. }) && !ring.exists(), "{error}");
     write_ring(&ring, &[7]);
     let error = restored(&without, &identity, options()).await.unwrap_err();
     assert!(matches!(error, BackupError::KeyElsewhere { .. }), "{error}");
@@ -519,10 +523,77 @@ async fn keys_come_with_it_or_are_there_already(place: Place) {
 
     // A key that is no file cannot be added to.
     let fixed = another(&place).await;
-    let given =
-        RestoreOptions { into: Options { key: key_source(9), ..crate::options(&fixed.address) }, replace: false };
+    let given = RestoreOptions { into: Options { key: key_source(9), ..crate::options(&fixed.address) }, ..options() };
     let error = restored(&with, &identity, given).await.unwrap_err();
     assert!(matches!(error, BackupError::RingNotWritable { .. }), "{error}");
+}
+
+/// Whoever knows the public key adds an admin's token, with every count and hash right and with keys of their own.
+async fn what_no_key_of_ours_made_is_refused(place: Place) {
+    let store = full(&place).await;
+    let (identity, recipients) = identity();
+    let backup = make_backup(&store, &recipients).await;
+    let text = String::from_utf8(plain(&backup, &identity)).unwrap();
+    let header: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+    let tokens = header["tables"].as_array().unwrap().iter().position(|table| table["name"] == "tokens").unwrap();
+    let before: u64 =
+        header["tables"].as_array().unwrap()[..tokens].iter().map(|table| table["rows"].as_u64().unwrap()).sum();
+    let cell = |name: &Value| match name.as_str().unwrap() {
+        "role" => json!("admin"),
+        "created_at" => json!(1),
+        "expires_at" | "revoked_at" | "used_at" => Value::Null,
+        "org" | "env" => json!(""),
+        other => json!(format!("forged-{other}")),
+    };
+    let row = Value::from(header["tables"][tokens]["columns"].as_array().unwrap().iter().map(cell).collect::<Vec<_>>());
+    let forge = |keys: Option<&str>, format: u32| {
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        let mut trailer: Value = serde_json::from_str(lines.last().unwrap()).unwrap();
+        trailer["rows"] = (trailer["rows"].as_u64().unwrap() + 1).into();
+        if format == 1 {
+            trailer.as_object_mut().unwrap().retain(|name, _| name != "key" && name != "hmac");
+        }
+        *lines.last_mut().unwrap() = trailer.to_string();
+        if let Some(keys) = keys {
+            lines[1] = json!({"keyRing": keys}).to_string();
+        }
+        lines.insert(2 + before as usize, row.to_string());
+        let forged = forged((lines.join("\n") + "\n").as_bytes(), |header| {
+            header["format"] = format.into();
+            let rows = header["tables"][tokens]["rows"].as_u64().unwrap();
+            header["tables"][tokens]["rows"] = (rows + 1).into();
+        });
+        encrypted(&forged, &recipients)
+    };
+    let target = another(&place).await;
+    let ours = ring_path(&place);
+    let strict = |ring: &Path| RestoreOptions { accept_unauthenticated: false, ..into(&target.address, ring, false) };
+    let nothing = target.folder.path().join("no-ring");
+    for (what, backup, ring) in [
+        ("changed", forge(None, 2), &ours),
+        ("changed, without a key here", forge(None, 2), &nothing),
+        ("without a code", forge(None, 1), &ours),
+    ] {
+        let error = restored(&backup, &identity, strict(ring)).await.unwrap_err();
+        let told = matches!(error, BackupError::Forged { .. } | BackupError::NoCode);
+        assert!(told && !error.help().is_empty(), "{what}: {error}");
+    }
+    // The genuine one: by the key that is kept here, and not by the one that it brings.
+    let error = restored(&backup, &identity, strict(&nothing)).await.unwrap_err();
+    assert!(matches!(error, BackupError::OtherKey { .. }) && !nothing.exists(), "{error}");
+    if target.is_sqlite() {
+        assert!(!target.file().exists(), "nothing is left of an attempt");
+    }
+    let done = restored(&backup, &identity, strict(&ours)).await.unwrap();
+    assert_eq!(done.origin, Origin::Key("key-2".into()));
+    // Accepted all the same, an old one is told with the access that it brings.
+    let open = || RestoreOptions { replace: true, ..into(&target.address, &ours, true) };
+    let done = restored(&forge(None, 1), &identity, open()).await.unwrap();
+    assert_eq!(done.origin, Origin::Unknown);
+    assert!(done.access.iter().any(|token| token.name == "forged-name" && token.role == "admin"), "{:?}", done.access);
+    // What a known key says is false is refused even then.
+    let error = restored(&forge(None, 2), &identity, open()).await.unwrap_err();
+    assert!(matches!(error, BackupError::Forged { .. }), "{error}");
 }
 
 fn key_source(byte: u8) -> KeySource {
@@ -561,11 +632,11 @@ async fn older_schemas_are_upgraded_and_newer_ones_refused(place: Place) {
     let text = forged(text.as_bytes(), |_| ());
     let path = ring_path(&place);
     let options = || into(&place.address, &path, false);
-    for (field, newer) in [("schema", 99), ("format", 2)] {
+    for (field, newer) in [("schema", 99), ("format", 3)] {
         let newer = forged(&text, |header| header[field] = newer.into());
         let error = restored(&encrypted(&newer, &recipients), &identity, options()).await.unwrap_err();
         let told =
-            matches!(error, BackupError::NewerSchema { found: 99, .. } | BackupError::NewerFormat { found: 2, .. });
+            matches!(error, BackupError::NewerSchema { found: 99, .. } | BackupError::NewerFormat { found: 3, .. });
         assert!(told && !error.help().is_empty(), "{error}");
     }
     let done = restored(&encrypted(&text, &recipients), &identity, options()).await.unwrap();

@@ -34,7 +34,7 @@ async fn a_new_state_is_made_for_its_owner_alone() {
     }
     assert!(file.exists());
     assert_eq!(home.place.texts("PRAGMA journal_mode").await, ["wal"]);
-    assert_eq!(home.place.number("PRAGMA user_version").await, 3);
+    assert_eq!(home.place.number("PRAGMA user_version").await, 6);
 }
 
 async fn many_openers_of_a_new_state_make_one(place: Place) {
@@ -63,7 +63,7 @@ async fn a_newer_schema_is_refused_and_left_alone(place: Place) {
     let set = if sqlite { "PRAGMA user_version = 99" } else { "UPDATE berth_schema SET version = 99" };
     home.place.sql(set).await;
     let error = refused(Store::open(options(&home.place.address)).await);
-    assert!(matches!(error, StoreError::Newer { found: 99, known: 3, .. }));
+    assert!(matches!(error, StoreError::Newer { found: 99, known: 6, .. }));
     assert!(error.to_string().contains("schema 99") && error.help()[0].contains("newer"));
     let get = if sqlite { "PRAGMA user_version" } else { "SELECT version FROM berth_schema" };
     assert_eq!(home.place.number(get).await, 99);

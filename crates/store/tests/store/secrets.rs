@@ -11,6 +11,7 @@ on_both! {
     no_secret_is_found_in_any_file_of_the_state,
     writing_back_what_was_read_without_secrets_keeps_them,
     a_sealed_value_that_was_moved_does_not_open,
+    an_earlier_value_of_the_same_row_does_not_open,
     a_real_manifest_is_sealed_where_its_kind_says,
 }
 
@@ -132,6 +133,57 @@ async fn a_sealed_value_that_was_moved_does_not_open(place: Place) {
     let error = refused(home.store.unseal(&moved));
     assert!(matches!(error, StoreError::Sealed { .. }) && error.to_string().contains("Account/other"));
     assert_eq!(home.store.secrets_of(&theirs, "cluster").await.unwrap()["kubeconfig"].expose_secret(), "of theirs");
+}
+
+/// Whoever writes the database puts back what was there before a secret was changed.
+async fn an_earlier_value_of_the_same_row_does_not_open(place: Place) {
+    let home = place.open().await;
+    let run = home.store.begin_run("test").await.unwrap();
+    let id = save(&run, "mine").await;
+    let write = async |value: &str| {
+        let secrets = secret("kubeconfig", value);
+        run.save_unit(UnitState { secrets: secrets.clone(), ..unit(&id, "cluster", "t") }).await.unwrap();
+        run.status(&id, Status { secrets, ..ready(json!({})) }).await.unwrap();
+        run.save_resource(account(value)).await.unwrap();
+    };
+    let values = async || {
+        let main = home.store.resource(&ResourceId::new("Account", "main")).await.unwrap().unwrap();
+        let text = |secrets: Result<BTreeMap<String, SecretString>, StoreError>| {
+            secrets.map(|secrets| secrets["kubeconfig"].expose_secret().to_owned())
+        };
+        [
+            home.store
+                .unseal(&main)
+                .map(|m| m["spec"]["civo"]["token"]["value"].as_str().unwrap_or_default().to_owned()),
+            text(home.store.secrets_of(&id, "cluster").await),
+            text(home.store.status_secrets(&id).await),
+        ]
+    };
+    write("leaked").await;
+    home.place.sql("CREATE TABLE kept AS SELECT * FROM resources").await;
+    home.place.sql("CREATE TABLE kept_units AS SELECT * FROM units").await;
+    write("renewed").await;
+    assert!(values().await.iter().all(|value| value.as_deref().is_ok_and(|value| value == "renewed")));
+    let old = |table: &str, column: &str| {
+        let (kept, key) = match table {
+            "units" => ("kept_units", "resource_id"),
+            _ => ("kept", "id"),
+        };
+        format!("UPDATE {table} SET {column} = (SELECT k.{column} FROM {kept} k WHERE k.{key} = {table}.{key})")
+    };
+    for (table, column) in [("resources", "manifest"), ("resources", "secrets"), ("units", "secrets")] {
+        home.place.sql(&old(table, column)).await;
+    }
+    for value in values().await {
+        assert!(matches!(refused(value), StoreError::Sealed { .. }));
+    }
+    // With its number an earlier row is whole again: what that takes is a key ring without the key of then.
+    for (table, column) in [("resources", "manifest_seal"), ("resources", "secrets_seal"), ("units", "secrets_seal")] {
+        home.place.sql(&old(table, column)).await;
+    }
+    assert!(values().await.iter().all(|value| value.as_deref().is_ok_and(|value| value == "leaked")));
+    write("again").await;
+    assert!(values().await.iter().all(|value| value.as_deref().is_ok_and(|value| value == "again")));
 }
 
 async fn a_real_manifest_is_sealed_where_its_kind_says(place: Place) {

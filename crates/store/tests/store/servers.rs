@@ -9,6 +9,10 @@ use std::time::Duration;
 
 on_both! {
     a_removed_or_changed_audit_line_shows,
+    a_log_that_was_written_anew_without_the_key_shows,
+    a_log_without_a_genuine_head_goes_on_and_says_so,
+    an_audit_log_of_before_is_taken_over_as_it_is,
+    a_state_whose_marks_were_taken_out_does_not_open,
     many_at_once_are_each_answered,
 }
 
@@ -59,6 +63,147 @@ async fn a_removed_or_changed_audit_line_shows(place: Place) {
         place.sql("DELETE FROM audit").await;
         place.sql("INSERT INTO audit SELECT * FROM kept").await;
         assert!(control.verify_audit().await.unwrap().whole);
+    }
+}
+
+/// What whoever writes the database can do: change an entry and compute all hashes again, as the log does.
+async fn write_anew(place: &Place, change: &str) -> String {
+    use sha2::{Digest, Sha256};
+    place.sql(change).await;
+    let columns = "id || '\u{1}' || at || '\u{1}' || actor || '\u{1}' || action || '\u{1}' || target || '\u{1}' || detail || '\u{1}' || outcome";
+    let mut previous = String::new();
+    for line in place.texts(&format!("SELECT {columns} FROM audit ORDER BY id")).await {
+        let parts: Vec<&str> = line.split('\u{1}').collect();
+        let mut sha = Sha256::new();
+        let mut feed = |part: &[u8]| {
+            sha.update((part.len() as u64).to_le_bytes());
+            sha.update(part);
+        };
+        feed(previous.as_bytes());
+        feed(&parts[0].parse::<i64>().unwrap().to_le_bytes());
+        feed(&parts[1].parse::<i64>().unwrap().to_le_bytes());
+        parts[2..].iter().for_each(|part| feed(part.as_bytes()));
+        previous = sha.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        place.sql(&format!("UPDATE audit SET hash = '{previous}' WHERE id = {}", parts[0])).await;
+    }
+    previous
+}
+
+async fn head_row(place: &Place) -> String {
+    place.texts("SELECT value FROM meta WHERE name = 'audit_head'").await.remove(0)
+}
+
+async fn set_head(place: &Place, value: &str) {
+    place.sql(&format!("UPDATE meta SET value = '{value}' WHERE name = 'audit_head'")).await;
+}
+
+async fn a_log_that_was_written_anew_without_the_key_shows(place: Place) {
+    let control = control(&place).await;
+    for n in 0..5 {
+        control.audit(AuditNote { detail: format!("number {n}"), ..note("apply") }, &actor(), at(n)).await.unwrap();
+    }
+    let third = head_row(&place).await;
+    control.audit(note("delete"), &actor(), at(9)).await.unwrap();
+    let (whole, kept) = (control.verify_audit().await.unwrap(), control.audit_head().await.unwrap().unwrap());
+    assert_eq!((whole.whole, kept.id, &kept.hash), (true, 6, &whole.head));
+    let sealed = head_row(&place).await;
+    assert!(sealed.starts_with(SEALED_PREFIX) && !sealed.contains(&kept.hash));
+
+    // Recomputed without a change it is the same log; with one it is not, whatever stands as its head.
+    assert_eq!(
+        write_anew(&place, "UPDATE audit SET detail = detail").await,
+        kept.hash,
+        "the test computes as the log does"
+    );
+    place.sql("CREATE TABLE kept AS SELECT * FROM audit").await;
+    let forged = write_anew(&place, "UPDATE audit SET detail = 'nothing' WHERE id = 2").await;
+    for head in [sealed.as_str(), &format!("6 {forged}"), &third] {
+        set_head(&place, head).await;
+        let found = control.verify_audit().await.unwrap();
+        assert!(!found.whole, "{head}");
+    }
+    set_head(&place, &sealed).await;
+    let found = control.verify_audit().await.unwrap();
+    assert_eq!((found.broken_at, found.broken), (Some(7), Some(AuditBroken::Head)));
+    place.sql("DELETE FROM audit").await;
+    place.sql("INSERT INTO audit SELECT * FROM kept").await;
+    assert!(control.verify_audit().await.unwrap().whole);
+
+    // The end cut off, with the head of then: only a head that was kept elsewhere shows it.
+    place.sql("DELETE FROM audit WHERE id = 6").await;
+    set_head(&place, &third).await;
+    assert!(control.verify_audit().await.unwrap().whole);
+    let since = control.verify_audit_from(kept.id, &kept.hash, Duration::from_secs(10)).await.unwrap();
+    assert_eq!((since.whole, since.broken_at), (false, Some(6)));
+}
+
+async fn a_log_without_a_genuine_head_goes_on_and_says_so(place: Place) {
+    let control = control(&place).await;
+    for turn in 0..2 {
+        control.audit(note("apply"), &actor(), at(turn)).await.unwrap();
+        match turn {
+            0 => drop(place.sql("DELETE FROM meta WHERE name = 'audit_head'").await),
+            _ => set_head(&place, "1 made up").await,
+        }
+        assert_eq!(control.audit_head().await.unwrap(), None);
+        assert_eq!(
+            control.verify_audit().await.unwrap().broken,
+            Some(if turn == 0 { AuditBroken::Head } else { AuditBroken::HeadLost })
+        );
+    }
+    control.audit(note("delete"), &actor(), at(5)).await.unwrap();
+    let found = control.verify_audit().await.unwrap();
+    assert_eq!((found.whole, found.broken_at, found.broken), (false, Some(2), Some(AuditBroken::HeadLost)));
+    // 1 apply, 2 lost, 3 apply, 4 lost, 5 delete: from a head that was kept after the last loss on, it is whole.
+    let head = control.audit_head().await.unwrap().unwrap();
+    assert_eq!(head.id, 5);
+    control.audit(note("apply"), &actor(), at(6)).await.unwrap();
+    assert!(control.verify_audit_from(head.id, &head.hash, Duration::from_secs(10)).await.unwrap().whole);
+}
+
+/// The version before kept the head in the clear.
+async fn an_audit_log_of_before_is_taken_over_as_it_is(place: Place) {
+    // A state of the first schema, with a log as the one before this wrote it.
+    crate::upgrade::make(&place).await;
+    let dialect = if place.is_sqlite() { "sqlite" } else { "postgres" };
+    for migration in ["0002_control", "0003_following"] {
+        let path = format!("{}/migrations/{dialect}/{migration}.sql", env!("CARGO_MANIFEST_DIR"));
+        place.sql(&std::fs::read_to_string(path).unwrap()).await;
+    }
+    place.sql(if place.is_sqlite() { "PRAGMA user_version = 3" } else { "UPDATE berth_schema SET version = 3" }).await;
+    for id in 1..=3 {
+        place
+            .sql(&format!(
+                "INSERT INTO audit VALUES ({id}, {id}000000, 'token:ci', 'apply', 'CivoVpc/net', '', 'ok', '')"
+            ))
+            .await;
+    }
+    let head = write_anew(&place, "UPDATE audit SET detail = 'as it was'").await;
+    place.sql(&format!("INSERT INTO meta (name, value) VALUES ('audit_head', '3 {head}')")).await;
+    let store = Store::open(Options { key: key(0x11), ..options(&place.address) }).await.unwrap();
+    let control = Control::open(store).await.unwrap();
+    let before = control.verify_audit().await.unwrap();
+    assert_eq!((before.whole, before.entries, before.head.as_str()), (true, 3, head.as_str()));
+    assert!(head_row(&place).await.starts_with(SEALED_PREFIX));
+    control.audit(note("apply"), &actor(), at(5)).await.unwrap();
+    assert_eq!(control.verify_audit().await.unwrap().entries, 4);
+    // From here on, what was written before is under the key as well.
+    write_anew(&place, "UPDATE audit SET actor = 'someone else' WHERE id = 1").await;
+    assert_eq!(control.verify_audit().await.unwrap().broken, Some(AuditBroken::Head));
+}
+
+/// Without its marks a state would look like one of before, and be taken over with whatever log stands in it.
+async fn a_state_whose_marks_were_taken_out_does_not_open(place: Place) {
+    let first = control(&place).await;
+    first.audit(note("apply"), &actor(), at(0)).await.unwrap();
+    first.close().await;
+    first.store().close().await;
+    for (marks, gone) in
+        [("'state_key'", "state_key"), ("'key_check', 'state_key', 'audit_head', 'digest_key'", "key_check")]
+    {
+        place.sql(&format!("DELETE FROM meta WHERE name IN ({marks})")).await;
+        let error = refused(Store::open(options(&place.address)).await);
+        assert!(matches!(&error, StoreError::MarkGone { mark, .. } if *mark == gone), "{error}");
     }
 }
 

@@ -67,6 +67,10 @@ async fn a_state_of_before_data_keys_goes_on(place: Place) {
         run.finish().await;
         let done = store.rotate(|_| ()).await.unwrap();
         assert_eq!(done.resealed > 0, turn == 0, "one rotation gives every secret its data key");
+        let unbound = "SELECT (SELECT COUNT(*) FROM resources WHERE (sealed_paths <> '' AND manifest_seal = 0) \
+             OR (secrets <> '' AND secrets_seal = 0)) + (SELECT COUNT(*) FROM units WHERE secrets <> '' AND secrets_seal = 0)";
+        assert_eq!(place.number(unbound).await, 0, "and its seal number");
+        assert_whole(&store).await;
         store.close().await;
     }
 }

@@ -7,6 +7,7 @@ use crate::api::Shared;
 use crate::api::convert::{self, applied, argument, given_id};
 use crate::fault::{Code, Fault};
 use crate::merge::merge;
+use crate::saved_plan;
 use crate::schedule;
 use crate::telemetry;
 use crate::values::to_value;
@@ -24,12 +25,19 @@ use std::time::Duration;
 const TRIES: usize = 5;
 
 pub async fn apply(shared: &Shared, caller: &Principal, request: pb::ApplyRequest) -> Result<pb::ApplyResponse, Fault> {
-    let pb::ApplyRequest { files, bases, dry_run, delete, retry, .. } = request;
+    let pb::ApplyRequest { files, bases, dry_run, delete, retry, saved, .. } = request;
+    let (bases, exact) = match saved {
+        Some(saved) => {
+            saved_plan::check(shared.control.store(), &saved, &files, &delete)?;
+            (saved.bases, true)
+        }
+        None => (bases, request.exact),
+    };
     let allow = Allow {
         replace: request.allow_replace,
         data_loss: request.allow_data_loss,
         recreate: request.allow_recreate,
-        exact: request.exact,
+        exact,
     };
     for (field, count) in [("bases", bases.len()), ("delete", delete.len())] {
         if count > MANIFESTS_MAX {

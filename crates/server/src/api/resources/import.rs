@@ -106,6 +106,11 @@ fn read(request: pb::ImportRequest) -> Result<pb::ImportRequest, Fault> {
     ] {
         short(field, text)?;
     }
+    for (field, text) in [("org", &ask.org), ("env", &ask.env)] {
+        if !berth_model::is_scope_name(text) {
+            return Err(argument(field, "use lower-case letters, digits and hyphens"));
+        }
+    }
     if !ask.kind.is_empty() {
         let kind = registry().find(&ask.kind).ok_or_else(|| argument("kind", "there is no such kind"))?;
         ask.kind.clone_from(&kind.name);

@@ -13,6 +13,7 @@ use crate::guards::foresee;
 use crate::limits::WORK_WITHIN;
 use crate::pb;
 use crate::results::{DriftResult, PlanResult, TroubleRow};
+use crate::saved_plan;
 use crate::tasks::run_and_wait;
 use crate::telemetry;
 use crate::values::{object_to_struct, to_value};
@@ -57,7 +58,11 @@ pub(super) async fn run<T: DeserializeOwned>(shared: &Shared, task: NewTask) -> 
 }
 
 pub async fn plan(shared: &Shared, caller: &Principal, request: pb::PlanRequest) -> Result<pb::PlanResponse, Fault> {
-    let pb::PlanRequest { files, delete, allow_recreate } = request;
+    let pb::PlanRequest { files, delete, allow_recreate, saved } = request;
+    if let Some(saved) = &saved {
+        saved_plan::check(shared.control.store(), saved, &files, &delete)?;
+    }
+    let asked = (files.clone(), delete.clone());
     let delete = delete.into_iter().map(given_id).collect::<Result<Vec<_>, _>>()?;
     if files.is_empty() && delete.is_empty() {
         return Err(argument("files", "there is nothing to plan"));
@@ -93,7 +98,7 @@ pub async fn plan(shared: &Shared, caller: &Principal, request: pb::PlanRequest)
         let generation = shared.control.store().resource(id).await?.map_or(0, |stored| stored.generation);
         bases.push(pb::Base { id: Some(convert::id(id)), generation });
     }
-    Ok(pb::PlanResponse {
+    let mut answer = pb::PlanResponse {
         verdicts: foresee(shared, &caller.actor.name, &result.plan, &by_id).await?,
         digest: gate::digest(&result.plan),
         plan: Some(object_to_struct(&result.plan.to_json())),
@@ -101,7 +106,11 @@ pub async fn plan(shared: &Shared, caller: &Principal, request: pb::PlanRequest)
         bases,
         calls: result.calls,
         ..pb::PlanResponse::default()
-    })
+    };
+    let store = shared.control.store();
+    answer.state = store.state_id().to_owned();
+    answer.code = saved_plan::code(store, &asked.0, &asked.1, &answer);
+    Ok(answer)
 }
 
 /// The org that all of them are in. What is about several is for workers that serve all: one of an org alone would be
