@@ -5,7 +5,7 @@ use berth_engine::handler::{Catalog, Raised, Trouble};
 use berth_engine::unit::{Identity, Props, UnitState};
 use berth_engine::{Request, Wanted, lower_now};
 use berth_model::yaml::to_yaml;
-use berth_model::{Manifest, ResourceId, parse, registry};
+use berth_model::{Kind, Manifest, ResourceId, parse, registry};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -100,11 +100,18 @@ pub fn manifest_text(one: &Taken, links: &HashMap<String, ResourceId>, account: 
             metadata[name] = Value::String(value.clone());
         }
     }
-    let api_version = registry().kind(&one.id.kind).map(|k| k.api_version.clone()).unwrap_or_default();
+    let api_version = registry().kind(&one.id.kind).map(|kind| group_for(kind, &one.id.name)).unwrap_or_default();
     let mut text = to_yaml(&json!({"apiVersion": api_version, "kind": one.id.kind}));
     text.push_str(&to_yaml(&json!({"metadata": metadata})));
     text.push_str(&to_yaml(&json!({"spec": spec})));
     text
+}
+
+/// Berth's own group, or that of another tool where only its resources may have such a name.
+fn group_for(kind: &Kind, name: &str) -> String {
+    let is_label = name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+    let other = kind.aliases.first().filter(|_| !is_label);
+    other.unwrap_or(&kind.api_version).clone()
 }
 
 /// The manifest that a text made by [`manifest_text`] holds.

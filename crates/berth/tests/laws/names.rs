@@ -61,6 +61,22 @@ fn a_pool_keeps_its_name() {
     project.berth(&cloud, &["import", "CivoKubernetesNodePool/workers", &object]).ok().says(&["the plan is empty"]);
 }
 
+/// A resource that was named for another tool is adopted under that name, as the refusal says.
+#[test]
+fn a_name_of_another_tool_is_adopted() {
+    let (project, cloud) = (Project::new(), Cloud::instant());
+    let net = "apiVersion: civo.openmcf.org/v1\nkind: CivoVpc\nmetadata: {name: Depot.Net}\nspec: {networkName: Depot Net, region: FRA1}\n";
+    project.write("net.yaml", net);
+    let body = json!({"label": "Depot Net", "region": "FRA1"});
+    let id = text(&cloud.call(Civo, "POST", "/v2/networks", Some(body))["id"]);
+    let advised = format!("berth import CivoVpc/Depot.Net {id}");
+    project.berth(&cloud, &["apply", "-f", "net.yaml", "--yes"]).ends_with(1).says(&[&advised]);
+    project.berth(&cloud, &["import", "CivoVpc/Depot.Net", &id]).ok().says(&["the plan is empty"]);
+    for file in ["net.yaml", "civovpc-Depot.Net.yaml"] {
+        project.berth(&cloud, &["plan", "-f", file, "--detailed-exitcode"]).ok();
+    }
+}
+
 /// What no manifest can say is told, and the exit code says so; everything else is imported.
 #[test]
 fn what_cannot_be_imported_is_listed() {

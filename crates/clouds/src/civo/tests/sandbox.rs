@@ -221,7 +221,7 @@ async fn firewall_rules_change_without_a_gap() {
     );
     world.fail("");
     world.settle(&wider, &id).await;
-    let rules = world.objects(FIREWALL)[0]["rules"].clone();
+    let rules = world.objects(FIREWALL).last().unwrap()["rules"].clone();
     assert_eq!(rules.as_array().map(Vec::len).or(rules.as_u64().map(|n| n as usize)), Some(2), "{rules}");
     world.remove(&wider, &id, false).await;
 }
