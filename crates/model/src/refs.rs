@@ -66,10 +66,11 @@ impl Manifest {
 
     /// Whether the account is named by another tool's id of credentials, which need not be an Account of that name here.
     pub fn account_of_other_tool(&self) -> bool {
-        let older = OLDER_NAMES.iter().filter(|(kind, ..)| *kind == self.kind.name);
-        let given =
-            |name: &str| self.spec.get_field_by_name(name).is_some_and(|v| v.as_str().is_some_and(|t| !t.is_empty()));
-        self.api_version != self.kind.api_version && older.into_iter().any(|(_, field, _)| given(field))
+        let given = |(kind, older, _): &(&str, &str, &str)| {
+            let value = self.spec.get_field_by_name(older);
+            *kind == self.kind.name && value.is_some_and(|value| value.as_str().is_some_and(|text| !text.is_empty()))
+        };
+        self.api_version != self.kind.api_version && OLDER_NAMES.iter().any(given)
     }
 
     /// The spec, encoded, with every reference replaced by its value.
