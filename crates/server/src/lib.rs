@@ -13,6 +13,7 @@ pub mod pb {
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/api.bin"));
 
 pub mod access;
+pub mod address;
 pub mod api;
 pub mod client;
 pub mod context;
@@ -26,6 +27,7 @@ pub mod guards;
 pub mod limits;
 pub mod merge;
 pub mod metrics;
+mod places;
 pub mod policy;
 pub mod rest;
 pub mod results;

@@ -1,5 +1,6 @@
 //! How much one caller, and all of them together, may take. Each limit has its name and its unit.
 
+use crate::address::TrustedProxies;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
@@ -9,6 +10,8 @@ pub const BODY_BYTES_MAX: usize = 32 << 20;
 pub const PUBLIC_BYTES_MAX: usize = 256 << 10;
 /// Calls of them that are worked on at once, apart from everyone else's: whoever sends slowly keeps only their like out.
 pub const PUBLIC_CALLS_MAX: usize = 128;
+/// Of these, one address's.
+pub const PUBLIC_CALLS_PER_ADDRESS: usize = 16;
 /// And for how long.
 pub const PUBLIC_WITHIN: Duration = Duration::from_secs(20);
 /// One gRPC message that is sent.
@@ -21,6 +24,17 @@ pub const TARGET_BYTES_MAX: usize = 8 << 10;
 /// Requests at once on one HTTP/2 connection.
 pub const STREAMS_MAX: u32 = 256;
 pub const HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);
+/// How long a trusted proxy may take to say who its caller is.
+pub const PROXY_WITHIN: Duration = Duration::from_secs(5);
+/// How long an idle connection has to end after it was told to.
+pub const FAREWELL_WITHIN: Duration = Duration::from_secs(2);
+/// Connections that are about to make way for others.
+pub const ACCEPT_SLACK: usize = 64;
+/// What is read, and thrown away, of a body that nobody wants: its sender takes the answer only when all is sent.
+pub const DISCARD_BYTES_MAX: usize = 64 << 20;
+pub const DISCARD_WITHIN: Duration = Duration::from_secs(10);
+/// Bodies that are thrown away at once.
+pub const DISCARDS_MAX: usize = 64;
 /// From a connection's start, or the end of its last request, to the end of the next one's headers.
 pub const HEADERS_WITHIN: Duration = Duration::from_secs(60);
 /// A client that takes nothing of what it is sent for this long is let go.
@@ -40,16 +54,44 @@ pub const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(15);
 #[derive(Clone, Debug)]
 pub struct Limits {
     pub connections: usize,
+    /// Connections of one address, or one IPv6 network, that showed no valid token.
+    pub connections_per_address: usize,
+    /// How long a connection that showed no valid token may go without a request.
+    pub stranger_idle: Duration,
+    /// And one that did.
+    pub known_idle: Duration,
+    /// Who may say what address a caller has.
+    pub proxies: TrustedProxies,
     /// Requests that are worked on at once; watching does not count.
     pub requests: usize,
     /// For each token; `None` for no limit.
     pub requests_per_second: Option<NonZeroU32>,
-    /// Calls without a valid token that one address may make at once; two are forgiven each second.
+    /// Calls without a valid token that one address may make at once before they are neither logged nor told more than
+    /// that there were too many; two are forgiven each second.
     pub failed_attempts: u32,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { connections: 4096, requests: 1024, requests_per_second: NonZeroU32::new(5000), failed_attempts: 60 }
+        Self {
+            connections: 4096,
+            connections_per_address: 64,
+            stranger_idle: Duration::from_secs(30),
+            known_idle: Duration::from_secs(600),
+            proxies: TrustedProxies::default(),
+            requests: 1024,
+            requests_per_second: NonZeroU32::new(5000),
+            failed_attempts: 60,
+        }
     }
+}
+
+/// Of all connections, those that strangers share.
+pub fn stranger_places(connections: usize) -> usize {
+    (connections / 4).max(1)
+}
+
+/// And those that are kept for whoever showed a valid token.
+pub fn known_places(connections: usize) -> usize {
+    connections.saturating_sub(stranger_places(connections)).max(1)
 }

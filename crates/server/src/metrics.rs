@@ -59,6 +59,8 @@ pub struct Inner {
     pub in_flight: Gauge,
     pub connections: Gauge,
     pub handshakes_failed: Counter,
+    /// Looks at the database for a token.
+    pub token_lookups: Counter,
     /// Refused because of a limit: too many at once, or too many a second.
     pub turned_away: Counter,
     pub watchers: Gauge,
@@ -101,6 +103,7 @@ impl Default for Metrics {
             in_flight: Gauge::default(),
             connections: Gauge::default(),
             handshakes_failed: Counter::default(),
+            token_lookups: Counter::default(),
             turned_away: Counter::default(),
             watchers: Gauge::default(),
             watchers_dropped: Counter::default(),
@@ -128,6 +131,7 @@ impl Default for Metrics {
         registry.register("requests_in_flight", "Requests being answered", inner.in_flight.clone());
         registry.register("connections", "Open connections", inner.connections.clone());
         registry.register("handshakes_failed", "TLS handshakes that failed", inner.handshakes_failed.clone());
+        registry.register("token_lookups", "Looks at the database for a token", inner.token_lookups.clone());
         registry.register("requests_turned_away", "Requests refused because of a limit", inner.turned_away.clone());
         registry.register("watchers", "Callers that follow events", inner.watchers.clone());
         registry.register("watchers_dropped", "Watchers let go for being slow", inner.watchers_dropped.clone());

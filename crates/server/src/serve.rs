@@ -1,19 +1,23 @@
 //! Connections: accepted while there is room, encrypted, bounded in every direction, and ended in order.
 
+use crate::address::{TrustedProxies, proxied};
 use crate::limits::{
-    DRAIN_WITHIN, HANDSHAKE_WITHIN, HEADER_BYTES_MAX, HEADERS_MAX, HEADERS_WITHIN, PING_EVERY, STALLED_AFTER,
-    STREAMS_MAX,
+    ACCEPT_SLACK, DISCARD_BYTES_MAX, DISCARD_WITHIN, DISCARDS_MAX, DRAIN_WITHIN, FAREWELL_WITHIN, HANDSHAKE_WITHIN,
+    HEADER_BYTES_MAX, HEADERS_MAX, HEADERS_WITHIN, Limits, PING_EVERY, PROXY_WITHIN, STALLED_AFTER, STREAMS_MAX,
 };
 use crate::metrics::Metrics;
-use axum::body::Body;
-use axum::http::{Request, Response};
-use hyper::body::Incoming;
+use crate::places::{Open, Place, Places};
+use axum::body::{Body, HttpBody};
+use axum::http::{Request, Response, header};
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use hyper::body::{Frame, Incoming, SizeHint};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use std::convert::Infallible;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -21,46 +25,68 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
 use tokio::time::{Sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 /// After an accept that failed, such as for want of file descriptors.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 
 /// Who is at the other end; in the extensions of every request.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Peer {
-    pub address: SocketAddr,
+    /// The caller's, where a trusted proxy says it; otherwise the connection's.
+    pub address: IpAddr,
     /// It showed a certificate that the authority for clients signed.
     pub certified: bool,
+    /// The connection's place.
+    pub place: Arc<Place>,
 }
 
 /// What answers requests.
 pub trait Answer: Send + Sync + 'static {
-    fn answer(self: Arc<Self>, request: Request<Incoming>, peer: Peer) -> impl Future<Output = Response<Body>> + Send;
+    fn answer(self: Arc<Self>, request: Request<Body>, peer: Peer) -> impl Future<Output = Response<Body>> + Send;
+}
+
+/// What every connection needs.
+struct Port<A> {
+    /// `None`: what is said here is no secret.
+    tls: Option<TlsAcceptor>,
+    app: Arc<A>,
+    places: Arc<Places>,
+    proxies: TrustedProxies,
+    metrics: Metrics,
+    stop: CancellationToken,
 }
 
 /// Serves until told to stop, then lets open requests end.
 pub async fn serve<A: Answer>(
     listener: TcpListener,
-    tls: Arc<rustls::ServerConfig>,
+    tls: Option<Arc<rustls::ServerConfig>>,
     app: Arc<A>,
-    most: usize,
+    limits: &Limits,
     metrics: Metrics,
     stop: CancellationToken,
 ) {
-    let acceptor = TlsAcceptor::from(tls);
-    let room = Arc::new(Semaphore::new(most));
-    let mut open = JoinSet::new();
+    let room = Arc::new(Semaphore::new(limits.connections + ACCEPT_SLACK));
+    let port = Arc::new(Port {
+        tls: tls.map(TlsAcceptor::from),
+        app,
+        places: Places::new(limits),
+        proxies: limits.proxies.clone(),
+        metrics,
+        stop: stop.clone(),
+    });
+    // What a connection held is given back as it ends, not when the next one comes.
+    let open = TaskTracker::new();
+    let cut = CancellationToken::new();
     loop {
-        while open.try_join_next().is_some() {}
-        // Without room, new connections wait in the kernel's queue.
-        let place = tokio::select! {
+        // Whoever has to make way is about to go: new connections wait in the kernel's queue until then.
+        let permit = tokio::select! {
             biased;
             () = stop.cancelled() => break,
-            Ok(place) = room.clone().acquire_owned() => place,
+            Ok(permit) = room.clone().acquire_owned() => permit,
         };
         let accepted = tokio::select! {
             biased;
@@ -75,49 +101,104 @@ pub async fn serve<A: Answer>(
                 continue;
             }
         };
-        let (acceptor, app, metrics, stop) = (acceptor.clone(), app.clone(), metrics.clone(), stop.clone());
+        let (port, cut) = (port.clone(), cut.clone());
         open.spawn(async move {
-            metrics.connections.inc();
-            connection(stream, address, acceptor, app, &metrics, stop).await;
-            metrics.connections.dec();
-            drop(place);
+            port.metrics.connections.inc();
+            // A large future: boxed, so that its memory is one piece that goes back whole.
+            let connection = Box::pin(port.connection(stream, address));
+            tokio::select! {
+                () = connection => {}
+                () = cut.cancelled() => {}
+            }
+            port.metrics.connections.dec();
+            drop(permit);
         });
     }
     drop(listener);
-    let ended = timeout(DRAIN_WITHIN, async { while open.join_next().await.is_some() {} }).await;
-    if ended.is_err() {
+    open.close();
+    if timeout(DRAIN_WITHIN, open.wait()).await.is_err() {
         tracing::warn!(left = open.len(), "connections were still open and are cut");
     }
-    open.shutdown().await;
+    cut.cancel();
+    open.wait().await;
 }
 
-async fn connection<A: Answer>(
-    stream: TcpStream,
-    address: SocketAddr,
-    acceptor: TlsAcceptor,
-    app: Arc<A>,
-    metrics: &Metrics,
-    stop: CancellationToken,
-) {
-    // Answers are written whole: waiting to fill a packet would only delay them.
-    _ = stream.set_nodelay(true);
-    let stream = match timeout(HANDSHAKE_WITHIN, acceptor.accept(Stalling::new(stream))).await {
-        Ok(Ok(stream)) => stream,
-        Ok(Err(error)) => {
-            metrics.handshakes_failed.inc();
-            return tracing::debug!(%address, %error, "a TLS handshake failed");
+impl<A: Answer> Port<A> {
+    async fn connection(&self, mut stream: TcpStream, peer: SocketAddr) {
+        // Answers are written whole: waiting to fill a packet would only delay them.
+        _ = stream.set_nodelay(true);
+        let from_proxy = self.proxies.hold(peer.ip());
+        let mut address = peer.ip();
+        if from_proxy && self.proxies.proxy_protocol {
+            match timeout(PROXY_WITHIN, proxied(&mut stream)).await {
+                Ok(Ok(caller)) => address = caller.unwrap_or(address),
+                Ok(Err(error)) => return tracing::warn!(%peer, %error, "a trusted proxy says nothing of its caller"),
+                Err(_) => return tracing::debug!(%peer, "a trusted proxy took too long to say who its caller is"),
+            }
         }
-        Err(_) => {
-            metrics.handshakes_failed.inc();
-            return tracing::debug!(%address, "a TLS handshake took too long");
+        // A proxy that says whose each request is has many callers on one connection.
+        let place = match from_proxy && !self.proxies.proxy_protocol {
+            true => self.places.enter_trusted(address),
+            false => self.places.enter(address),
+        };
+        tokio::select! {
+            () = self.serve(Stalling::new(stream), address, &place) => {}
+            () = place.evicted() => tracing::debug!(%address, "a connection without a token made way for another"),
         }
-    };
-    let certified = stream.get_ref().1.peer_certificates().is_some_and(|shown| !shown.is_empty());
-    let peer = Peer { address, certified };
-    let service = service_fn(move |request| {
-        let app = app.clone();
-        async move { Ok::<_, Infallible>(app.answer(request, peer).await) }
-    });
+    }
+
+    async fn serve(&self, stream: Stalling<TcpStream>, address: IpAddr, place: &Arc<Place>) {
+        let Some(tls) = &self.tls else { return self.http(stream, address, false, place).await };
+        match timeout(HANDSHAKE_WITHIN, tls.accept(stream)).await {
+            Ok(Ok(stream)) => {
+                let certified = stream.get_ref().1.peer_certificates().is_some_and(|shown| !shown.is_empty());
+                self.http(stream, address, certified, place).await;
+            }
+            Ok(Err(error)) => {
+                self.metrics.handshakes_failed.inc();
+                tracing::debug!(%address, %error, "a TLS handshake failed");
+            }
+            Err(_) => {
+                self.metrics.handshakes_failed.inc();
+                tracing::debug!(%address, "a TLS handshake took too long");
+            }
+        }
+    }
+
+    async fn http<S>(&self, stream: S, address: IpAddr, certified: bool, place: &Arc<Place>)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let service = service_fn(|request: Request<Incoming>| {
+            let app = self.app.clone();
+            let caller = self.proxies.forwarded(address, request.headers());
+            let peer = Peer { address: caller, certified, place: place.clone() };
+            async move { Ok::<_, Infallible>(answered(app, request, peer).await) }
+        });
+        let builder = builder();
+        let connection = builder.serve_connection(TokioIo::new(stream), service);
+        tokio::pin!(connection);
+        let ended = tokio::select! {
+            ended = connection.as_mut() => ended,
+            () = self.stop.cancelled() => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+            () = place.idle() => {
+                connection.as_mut().graceful_shutdown();
+                match timeout(FAREWELL_WITHIN, connection).await {
+                    Ok(ended) => ended,
+                    Err(_) => return tracing::debug!(%address, "a connection was idle for too long"),
+                }
+            }
+        };
+        if let Err(error) = ended {
+            tracing::debug!(%address, %error, "a connection ended early");
+        }
+    }
+}
+
+fn builder() -> Builder<TokioExecutor> {
     let mut builder = Builder::new(TokioExecutor::new());
     builder
         .http1()
@@ -135,17 +216,106 @@ async fn connection<A: Answer>(
         .initial_stream_window_size(1 << 20)
         .initial_connection_window_size(4 << 20)
         .max_send_buf_size(1 << 20);
-    let connection = builder.serve_connection(TokioIo::new(stream), service);
-    tokio::pin!(connection);
-    let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
-        () = stop.cancelled() => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
+    builder
+}
+
+/// Lets the connection's place know for how long it is used. What a stranger was answered does not keep its connection:
+/// the answers are short, and whoever takes them slowly has no claim to more time.
+async fn answered<A: Answer>(app: Arc<A>, request: Request<Incoming>, peer: Peer) -> Response<Body> {
+    let place = peer.place.clone();
+    let open = place.open();
+    let expects = request.headers().contains_key(header::EXPECT);
+    let request = request.map(|body| Body::new(Received { body: Some(body), begun: false, expects }));
+    let response = app.answer(request, peer).await;
+    if !place.is_known() {
+        return response;
+    }
+    response.map(|body| Body::new(Sent { body, _open: open }))
+}
+
+/// A request's body. What is left of it when nobody wants it any more is read and thrown away, within limits: a sender
+/// that is cut off while it sends never sees the answer that says why.
+struct Received {
+    body: Option<Incoming>,
+    begun: bool,
+    /// The sender waits for word before it sends the body, and has none to send after a refusal.
+    expects: bool,
+}
+
+static DISCARDS: Semaphore = Semaphore::const_new(DISCARDS_MAX);
+
+impl hyper::body::Body for Received {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        self.begun = true;
+        let Some(body) = &mut self.body else { return Poll::Ready(None) };
+        let frame = Pin::new(body).poll_frame(context);
+        if matches!(frame, Poll::Ready(None | Some(Err(_)))) {
+            self.body = None;
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.as_ref().is_none_or(|body| body.is_end_stream())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.as_ref().map_or_else(|| SizeHint::with_exact(0), |body| body.size_hint())
+    }
+}
+
+impl Drop for Received {
+    fn drop(&mut self) {
+        let Some(body) = self.body.take().filter(|body| !body.is_end_stream()) else { return };
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        if self.begun || !self.expects {
+            runtime.spawn(discard(body));
+        }
+    }
+}
+
+async fn discard(mut body: Incoming) {
+    let Ok(_permit) = DISCARDS.try_acquire() else { return };
+    let mut left = DISCARD_BYTES_MAX;
+    let read = async {
+        while let Some(Ok(frame)) = body.frame().await {
+            let length = frame.data_ref().map_or(0, Bytes::len);
+            let Some(less) = left.checked_sub(length) else { return };
+            left = less;
         }
     };
-    if let Err(error) = ended {
-        tracing::debug!(%address, %error, "a connection ended early");
+    _ = timeout(DISCARD_WITHIN, read).await;
+}
+
+/// An answer's body, as long as it lasts.
+struct Sent {
+    body: Body,
+    _open: Open,
+}
+
+impl hyper::body::Body for Sent {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 

@@ -4,9 +4,9 @@ use crate::access::head_sinks::HeadSinks;
 use crate::access::oidc::{Oidc, OidcConfig, OidcError};
 use crate::access::{self, AccessLayer, Guard};
 use crate::api::Shared;
-use crate::api::front::Front;
+use crate::api::front::{Front, Health};
 use crate::fault::{Code, Fault};
-use crate::limits::Limits;
+use crate::limits::{ACCEPT_SLACK, Limits};
 use crate::pb::access_server::AccessServer;
 use crate::rest::Gateway;
 use crate::serve;
@@ -28,6 +28,8 @@ use tonic::service::Routes;
 #[derive(Clone)]
 pub struct Config {
     pub listen: SocketAddr,
+    /// Where the server says, without encryption, whether it is alive and ready; it says so on `listen` too.
+    pub health: Option<SocketAddr>,
     /// Where the server keeps what is its own: certificate, first token, and by default the database and its key.
     pub folder: PathBuf,
     pub store: Options,
@@ -48,6 +50,11 @@ pub struct Config {
     /// What the labels and tags that Berth writes begin with.
     pub label_prefix: String,
 }
+
+/// Of the address that says how the server is.
+const HEALTH_CONNECTIONS: usize = 256;
+/// Databases, logs, certificates, calls to clouds.
+const OTHER_FILES: usize = 256;
 
 /// Long enough for a server to be replaced, short enough that a dead worker's tasks do not wait long.
 pub const LEASE: Duration = Duration::from_secs(30);
@@ -73,6 +80,7 @@ impl Config {
         let folder = folder.into();
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            health: None,
             store: Options::at(folder.join("state.db")),
             folder,
             tls: Tls::Own { names: Vec::new() },
@@ -111,6 +119,8 @@ pub enum StartError {
 /// A server that runs.
 pub struct Running {
     pub address: SocketAddr,
+    /// Where it says how it is, beside that.
+    pub health: Option<SocketAddr>,
     /// Where clients find what to trust; `None` where a certificate was given.
     pub ca: Option<PathBuf>,
     /// SHA-256 of what clients may trust: the own authority's certificate, or the one that was given.
@@ -120,7 +130,7 @@ pub struct Running {
     pub shared: Arc<Shared>,
     stop: CancellationToken,
     tasks: Vec<JoinHandle<()>>,
-    serving: JoinHandle<()>,
+    serving: Vec<JoinHandle<()>>,
 }
 
 impl Running {
@@ -136,8 +146,7 @@ impl Running {
     /// Lets open requests and tasks end, then closes the database.
     pub async fn stop(self) {
         self.stop.cancel();
-        _ = self.serving.await;
-        for task in self.tasks {
+        for task in self.serving.into_iter().chain(self.tasks) {
             _ = task.await;
         }
         self.shared.control.close().await;
@@ -146,12 +155,14 @@ impl Running {
 }
 
 /// Returns when the server answers.
-pub async fn start(config: Config) -> Result<Running, StartError> {
+pub async fn start(mut config: Config) -> Result<Running, StartError> {
     make_folder(&config.folder)?;
-    let listener = TcpListener::bind(config.listen)
-        .await
-        .map_err(|source| StartError::Listen { address: config.listen, source })?;
-    let address = listener.local_addr().map_err(|source| StartError::Listen { address: config.listen, source })?;
+    config.limits.connections = within_open_files(config.limits.connections);
+    let (listener, address) = listen(config.listen).await?;
+    let health = match config.health {
+        Some(address) => Some(listen(address).await?),
+        None => None,
+    };
     let certificates = Certificates::open(&config.tls, &config.folder, address.ip())?;
     let tls = Arc::new(tls::config(certificates.clone(), config.client_ca.as_deref())?);
     let oidc = config.oidc.clone().map(Oidc::new).transpose()?.map(Arc::new);
@@ -160,34 +171,73 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
 
     let stop = CancellationToken::new();
     let shared = Arc::new(Shared::new(control, config, stop.clone()));
-    let guard = Arc::new(Guard::new(shared.control.clone(), &shared.config.limits));
+    let guard = Arc::new(Guard::new(shared.control.clone(), &shared.config.limits, shared.metrics.clone()));
     let inside = inside(&shared, &guard, oidc).await?;
     let gateway = Gateway::new(inside.clone(), guard.clone()).map_err(|error| StartError::Api(error.to_string()))?;
     let front = Arc::new(Front::new(shared.clone(), inside, gateway));
 
     let (ca, fingerprint) = (certificates.authority(), certificates.fingerprint());
-    let mut tasks = vec![tokio::spawn(certificates.renew(stop.clone())), tokio::spawn(guard.keep(stop.clone()))];
+    let mut tasks = vec![tokio::spawn(certificates.renew(stop.clone()))];
+    tasks.push(tokio::spawn(guard.clone().keep_live(stop.clone())));
+    tasks.push(tokio::spawn(guard.keep(stop.clone())));
     tasks.push(crate::controller::spawn(shared.clone(), stop.clone()));
     tasks.extend(crate::worker::in_process(&shared, stop.clone()));
     let heads = shared.config.audit_heads.clone();
     tasks.extend(heads.start(shared.control.clone(), shared.metrics.clone(), stop.clone()));
-    let most = shared.config.limits.connections;
-    let serving = tokio::spawn(serve::serve(listener, tls, front, most, shared.metrics.clone(), stop.clone()));
-    Ok(Running { address, ca, fingerprint, first_token, shared, stop, tasks, serving })
+    let (limits, metrics) = (shared.config.limits.clone(), shared.metrics.clone());
+    let mut serving = Vec::new();
+    let health_address = health.as_ref().map(|(_, address)| *address);
+    if let Some((listener, _)) = health {
+        let limits = Limits { connections: HEALTH_CONNECTIONS, ..Limits::default() };
+        let (app, metrics, stop) = (Arc::new(Health(front.clone())), metrics.clone(), stop.clone());
+        serving.push(tokio::spawn(async move { serve::serve(listener, None, app, &limits, metrics, stop).await }));
+    }
+    let stopped = stop.clone();
+    serving
+        .push(tokio::spawn(async move { serve::serve(listener, Some(tls), front, &limits, metrics, stopped).await }));
+    Ok(Running { address, health: health_address, ca, fingerprint, first_token, shared, stop, tasks, serving })
+}
+
+async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
+    let failed = |source| StartError::Listen { address, source };
+    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    Ok((listener, address))
+}
+
+/// As many connections as there may be open files, which are let to be as many as they may: without a file for the next
+/// connection nobody gets in, whoever makes way.
+fn within_open_files(connections: usize) -> usize {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let wanted = (connections + ACCEPT_SLACK + OTHER_FILES) as u64;
+    let found = getrlimit(Resource::Nofile);
+    if found.current.is_some_and(|current| current < wanted) {
+        let current = Some(found.maximum.map_or(wanted, |most| most.min(wanted)));
+        _ = setrlimit(Resource::Nofile, Rlimit { current, maximum: found.maximum });
+    }
+    let Some(current) = getrlimit(Resource::Nofile).current else { return connections };
+    let possible = usize::try_from(current).unwrap_or(usize::MAX).saturating_sub(ACCEPT_SLACK + OTHER_FILES).max(1);
+    if possible < connections {
+        tracing::warn!(connections = possible, "few files may be open at once, so that there are fewer connections");
+    }
+    possible.min(connections)
 }
 
 /// The gRPC routes with everything that guards them: what REST calls, and what gRPC calls.
 async fn inside(shared: &Arc<Shared>, guard: &Arc<Guard>, oidc: Option<Arc<Oidc>>) -> Result<Router, StartError> {
     let failed = |error: tonic_reflection::server::Error| StartError::Api(error.to_string());
-    let reflection = tonic_reflection::server::Builder::configure()
-        .register_encoded_file_descriptor_set(crate::DESCRIPTORS)
-        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-        .build_v1()
-        .map_err(failed)?;
+    let described = || {
+        tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(crate::DESCRIPTORS)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+    };
+    // Many tools ask by the older version only.
+    let reflection = described().build_v1().map_err(failed)?;
+    let reflection_alpha = described().build_v1alpha().map_err(failed)?;
     let (reporter, health) = tonic_health::server::health_reporter();
     reporter.set_service_status("", tonic_health::ServingStatus::Serving).await;
     let mut routes = Routes::builder();
-    routes.add_service(reflection).add_service(health);
+    routes.add_service(reflection).add_service(reflection_alpha).add_service(health);
     crate::api::add_services(&mut routes, shared);
     routes.add_service(crate::tasks::server(shared));
     routes.add_service(AccessServer::new(access::service::Service::new(guard.clone(), oidc)));

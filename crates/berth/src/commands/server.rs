@@ -7,6 +7,7 @@ use crate::oidc_args::OidcArgs;
 use crate::sandbox::{SandboxArgs, Sandboxed, connect_or_start};
 use crate::{output, terminal};
 use berth_clouds::accounts::Simulated;
+use berth_server::address::{AddressRange, TrustedProxies};
 use berth_server::limits::Limits;
 use berth_server::start::{Config, Running, StartError, WorkerHere, start};
 use berth_server::telemetry::{self, LogFormat, Telemetry};
@@ -28,6 +29,9 @@ pub struct Args {
     /// Address to listen on; gRPC and REST share it
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7443")]
     listen: SocketAddr,
+    /// Further address that answers /healthz and /readyz without TLS, for probes
+    #[arg(long, value_name = "ADDR")]
+    health_listen: Option<SocketAddr>,
     /// Database, as sqlite:PATH or postgres://USER:PASSWORD@HOST/DATABASE; by default a file in the folder
     #[arg(long, value_name = "URL", env = "BERTH_DB", hide_env_values = true)]
     db: Option<String>,
@@ -73,16 +77,29 @@ pub struct Args {
     lease: Duration,
     #[command(flatten)]
     sandbox: SandboxArgs,
-    /// Connections at once
+    /// Connections at once; a quarter of them for callers without a valid token
     #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..=1_000_000), help_heading = "Limits")]
     max_connections: u32,
+    /// Connections without a valid token that one address, or one IPv6 /64 network, may have at once; for a further one the
+    /// oldest of them is closed
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1_000_000), help_heading = "Limits")]
+    connections_per_address: u32,
+    /// How long a connection without a valid token may go without a request, such as 30s; from 1s to 10m
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = idle, help_heading = "Limits")]
+    idle_timeout: Duration,
+    /// Addresses or ranges, such as 10.0.0.0/8, of proxies that say in X-Forwarded-For whose address a caller has
+    #[arg(long, value_name = "ADDR", value_delimiter = ',', help_heading = "Limits")]
+    trusted_proxies: Vec<AddressRange>,
+    /// The trusted proxies say it by the PROXY protocol instead (version 1 or 2), at the start of each connection
+    #[arg(long, requires = "trusted_proxies", help_heading = "Limits")]
+    proxy_protocol: bool,
     /// Requests at once; those that only wait do not count
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=1_000_000), help_heading = "Limits")]
     max_requests: u32,
     /// Requests that one token may make in a second; 0 for any number
     #[arg(long, value_name = "N", default_value_t = 5000, help_heading = "Limits")]
     requests_per_second: u32,
-    /// Calls without a valid token that one address may make at once, with two more each second; 0 for any number
+    /// Failed calls without a valid token that are logged for one address at once, with two more each second; 0 for any number
     #[arg(long, value_name = "N", default_value_t = 60, help_heading = "Limits")]
     failed_attempts: u32,
     /// `text`, or `json` for one object in each line
@@ -94,6 +111,12 @@ pub struct Args {
     /// Print the OpenAPI document of the REST API, and end
     #[arg(long)]
     print_openapi: bool,
+}
+
+fn idle(text: &str) -> Result<Duration, String> {
+    let time = crate::carry_out::duration(text)?;
+    let allowed = Duration::from_secs(1)..=Duration::from_secs(600);
+    if allowed.contains(&time) { Ok(time) } else { Err("it is from 1s to 10m".into()) }
 }
 
 fn lease(text: &str) -> Result<Duration, String> {
@@ -173,11 +196,16 @@ fn config(args: &Args) -> Result<Config, Failure> {
     }
     config.lease = args.lease;
     config.client_ca.clone_from(&args.client_ca);
+    config.health = args.health_listen;
     config.limits = Limits {
         connections: args.max_connections as usize,
+        connections_per_address: args.connections_per_address as usize,
+        stranger_idle: args.idle_timeout,
+        proxies: TrustedProxies { ranges: args.trusted_proxies.clone(), proxy_protocol: args.proxy_protocol },
         requests: args.max_requests as usize,
         requests_per_second: NonZeroU32::new(args.requests_per_second),
         failed_attempts: if args.failed_attempts == 0 { u32::MAX } else { args.failed_attempts },
+        ..Limits::default()
     };
     config.worker = (!args.no_worker).then(|| WorkerHere {
         capacity: args.capacity,
@@ -254,6 +282,9 @@ fn how_to(running: &Running, args: &Args, database: &str) -> String {
     }
     line("REST", &format!("{url}/openapi.json"));
     line("metrics", &format!("{url}/metrics"));
+    if let Some(health) = running.health {
+        line("health", &format!("http://{health}/healthz, /readyz"));
+    }
     let ca = running.ca.as_ref().map(|ca| format!(" --ca {}", shown(ca))).unwrap_or_default();
     let token = args.folder.join("admin.token");
     let token = if token.exists() { format!(" --token-file {}", shown(&token)) } else { String::new() };

@@ -6,6 +6,7 @@ mod belongs;
 mod chaos;
 mod cli;
 mod faults;
+mod flood;
 mod guard;
 mod harness;
 mod late;
@@ -14,6 +15,7 @@ mod parties;
 mod place;
 mod postgres;
 mod quickstart;
+mod raw;
 #[path = "../laws/search.rs"]
 mod search;
 mod secrets;

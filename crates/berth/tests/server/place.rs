@@ -76,6 +76,13 @@ impl Server {
         self.dir.path()
     }
 
+    /// What it has in memory, in KiB.
+    pub fn memory(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("it runs");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("Linux says so");
+        line.trim().trim_end_matches("kB").trim().parse().expect("a number")
+    }
+
     /// Lets it end in order. Its folder stays.
     pub fn stop(mut self) -> Arc<TempDir> {
         let pid = rustix::process::Pid::from_child(&self.child);

@@ -1,54 +1,89 @@
-//! Failed attempts to call, counted for each address, so that guessing costs the guesser and not the database.
+//! Calls without a valid token, counted for each address and token: so that they fill neither the log nor the audit log. They
+//! never keep a valid token out.
 
+use crate::address::network;
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Each failure is forgiven after a while.
 const FORGIVEN_AFTER: Duration = Duration::from_millis(500);
-/// Addresses that are counted; with more, those without recent failures are forgotten.
-const ADDRESSES_MAX: usize = 65_536;
+/// The same token from the same address is one failure for this long, however often it is tried.
+const SAME_FOR: Duration = Duration::from_secs(60);
+/// Addresses, and tokens, that are counted; with more, those without recent failures are forgotten.
+const COUNTED_MAX: usize = 65_536;
 
 pub struct Attempts {
     /// Failures that one address may have at once.
     burst: u32,
+    counted: Mutex<Counted>,
+}
+
+#[derive(Default)]
+struct Counted {
     /// When everything so far will be forgiven.
-    until: Mutex<HashMap<IpAddr, Instant>>,
+    until: HashMap<IpAddr, Instant>,
+    tokens: HashMap<(IpAddr, [u8; 32]), Instant>,
+}
+
+/// What a failure is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failed {
+    /// The address had few: it is told of in the log.
+    Counted,
+    /// The same token from the same address, again.
+    Again,
+    /// The address had too many.
+    TooMany,
 }
 
 impl Attempts {
     pub fn new(burst: u32) -> Self {
-        Self { burst, until: Mutex::default() }
+        Self { burst, counted: Mutex::default() }
     }
 
-    /// Whether an address has to wait. Asking counts for nothing.
+    /// Whether an address has failed too often. Asking counts for nothing.
     pub fn spent(&self, peer: IpAddr, now: Instant) -> bool {
-        let until = self.until.lock().unwrap_or_else(PoisonError::into_inner);
-        until
-            .get(&network(peer))
-            .is_some_and(|until| until.saturating_duration_since(now) >= FORGIVEN_AFTER * self.burst)
+        let counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        counted.spent(network(peer), self.burst, now)
     }
 
     /// Counts a failure.
-    pub fn count(&self, peer: IpAddr, now: Instant) {
-        let mut all = self.until.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.len() >= ADDRESSES_MAX {
-            all.retain(|_, until| *until > now);
-            if all.len() >= ADDRESSES_MAX {
-                all.clear();
+    pub fn count(&self, peer: IpAddr, token: Option<[u8; 32]>, now: Instant) -> Failed {
+        let network = network(peer);
+        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(token) = token {
+            bound(&mut counted.tokens, |until| *until > now);
+            let until = counted.tokens.entry((network, token)).or_insert(now);
+            if *until > now {
+                return Failed::Again;
             }
+            *until = now + SAME_FOR;
         }
-        let until = all.entry(network(peer)).or_insert(now);
+        if counted.spent(network, self.burst, now) {
+            return Failed::TooMany;
+        }
+        bound(&mut counted.until, |until| *until > now);
+        let until = counted.until.entry(network).or_insert(now);
         *until = (*until).max(now) + FORGIVEN_AFTER;
+        Failed::Counted
     }
 }
 
-/// Whoever has one IPv6 address has all of its network.
-fn network(peer: IpAddr) -> IpAddr {
-    match peer.to_canonical() {
-        IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX))),
-        v4 => v4,
+impl Counted {
+    fn spent(&self, network: IpAddr, burst: u32, now: Instant) -> bool {
+        let until = self.until.get(&network);
+        until.is_some_and(|until| until.saturating_duration_since(now) >= FORGIVEN_AFTER.saturating_mul(burst))
+    }
+}
+
+fn bound<K: std::hash::Hash + Eq>(all: &mut HashMap<K, Instant>, recent: impl Fn(&Instant) -> bool) {
+    if all.len() >= COUNTED_MAX {
+        all.retain(|_, until| recent(until));
+        if all.len() >= COUNTED_MAX {
+            all.clear();
+        }
     }
 }
 
@@ -64,9 +99,10 @@ mod tests {
             ["192.0.2.1", "192.0.2.2", "2001:db8::1", "2001:db8::ffff"].map(|text| text.parse::<IpAddr>().unwrap());
         for _ in 0..5 {
             assert!(!attempts.spent(bad, now));
-            attempts.count(bad, now);
-            attempts.count(near, now);
+            assert_eq!(attempts.count(bad, None, now), Failed::Counted);
+            attempts.count(near, None, now);
         }
+        assert_eq!(attempts.count(bad, None, now), Failed::TooMany);
         assert!(attempts.spent(bad, now) && attempts.spent(far, now), "the same network");
         assert!(!attempts.spent(good, now));
         assert!(!attempts.spent(bad, now + FORGIVEN_AFTER), "one is forgiven");
@@ -74,12 +110,28 @@ mod tests {
     }
 
     #[test]
+    fn the_same_token_from_the_same_address_is_one_failure() {
+        let attempts = Attempts::new(5);
+        let now = Instant::now();
+        let [one, other] = ["192.0.2.1", "192.0.2.2"].map(|text| text.parse::<IpAddr>().unwrap());
+        assert_eq!(attempts.count(one, Some([1; 32]), now), Failed::Counted);
+        for _ in 0..100 {
+            assert_eq!(attempts.count(one, Some([1; 32]), now), Failed::Again);
+        }
+        assert!(!attempts.spent(one, now));
+        assert_eq!(attempts.count(other, Some([1; 32]), now), Failed::Counted);
+        assert_eq!(attempts.count(one, Some([2; 32]), now), Failed::Counted);
+        assert_eq!(attempts.count(one, Some([1; 32]), now + SAME_FOR), Failed::Counted);
+    }
+
+    #[test]
     fn what_is_remembered_is_bounded() {
         let attempts = Attempts::new(5);
         let now = Instant::now();
-        for n in 0..(ADDRESSES_MAX as u32 + 10) {
-            attempts.count(IpAddr::V4(n.into()), now);
+        for n in 0..(COUNTED_MAX as u32 + 10) {
+            attempts.count(IpAddr::V4(n.into()), Some([(n % 256) as u8; 32]), now);
         }
-        assert!(attempts.until.lock().unwrap().len() <= ADDRESSES_MAX);
+        let counted = attempts.counted.lock().unwrap();
+        assert!(counted.until.len() <= COUNTED_MAX && counted.tokens.len() <= COUNTED_MAX);
     }
 }

@@ -1,12 +1,14 @@
 //! Whose token it is. Valid tokens are remembered for a moment, so that a busy caller does not cost a read of the database
 //! for each call, and so briefly that a revocation holds on every server almost at once.
 
-use super::attempts::Attempts;
+use super::attempts::{Attempts, Failed};
+use super::live::{Live, READ_ALL_EVERY};
 use super::principal::Principal;
 use super::token;
 use crate::api::rate::Rate;
 use crate::fault::{Code, Fault};
 use crate::limits::Limits;
+use crate::metrics::Metrics;
 use axum::http::{HeaderMap, header};
 use berth_store::Control;
 use jiff::Timestamp;
@@ -34,14 +36,18 @@ pub struct Guard {
     control: Control,
     remembered: Mutex<HashMap<[u8; 32], Remembered>>,
     attempts: Attempts,
+    live: Live,
+    metrics: Metrics,
     rate: Rate,
     /// Uses that are not written yet.
     used: Mutex<HashMap<String, Timestamp>>,
 }
 
 impl Guard {
-    pub fn new(control: Control, limits: &Limits) -> Self {
+    pub fn new(control: Control, limits: &Limits, metrics: Metrics) -> Self {
         Self {
+            live: Live::new(control.clone(), metrics.clone()),
+            metrics,
             control,
             remembered: Mutex::default(),
             attempts: Attempts::new(limits.failed_attempts),
@@ -62,7 +68,7 @@ impl Guard {
                 .help("log in:                   berth login URL")
                 .help("or send it yourself:      authorization: Bearer TOKEN"));
         };
-        let Some(hash) = token::hash(text) else { return Err(self.failed(peer, "malformed")) };
+        let Some(hash) = token::hash(text) else { return Err(self.failed(peer, None, "malformed")) };
         let (fresh, stale) = match lock(&self.remembered).get(&hash) {
             Some(known) if known.at.elapsed() < REMEMBERED_FOR => (Some(known.principal.clone()), false),
             Some(_) => (None, true),
@@ -71,9 +77,8 @@ impl Guard {
         let principal = match fresh {
             Some(principal) => principal,
             None => {
-                // Whoever was let in before is looked up whatever else comes from the same address.
-                if !stale {
-                    self.may_try(peer)?;
+                if !stale && !self.live.holds(&hash).await? {
+                    return Err(self.failed(peer, Some(hash), "unknown"));
                 }
                 self.look_up(hash, peer).await?
             }
@@ -87,12 +92,14 @@ impl Guard {
     }
 
     async fn look_up(&self, hash: [u8; 32], peer: Option<IpAddr>) -> Result<Arc<Principal>, Fault> {
+        self.metrics.token_lookups.inc();
         let row = self.control.token_by_hash(&hash).await?;
         let known = row.as_ref().filter(|row| row.revoked_at.is_none());
         let Some((row, principal)) = known.and_then(|row| Some((row, Principal::of(row)?))) else {
             lock(&self.remembered).remove(&hash);
+            self.live.forget(&hash);
             let why = if row.is_some() { "revoked" } else { "unknown" };
-            return Err(self.failed(peer, why));
+            return Err(self.failed(peer, Some(hash), why));
         };
         let principal = Arc::new(principal);
         let mut remembered = lock(&self.remembered);
@@ -118,24 +125,37 @@ impl Guard {
     }
 
     /// Counts an attempt that failed, and says so in the log: never the token.
-    pub fn failed(&self, peer: Option<IpAddr>, why: &str) -> Fault {
-        let now = Instant::now();
-        if let Some(peer) = peer {
-            if self.attempts.spent(peer, now) {
-                return too_many();
+    pub fn failed(&self, peer: Option<IpAddr>, token: Option<[u8; 32]>, why: &str) -> Fault {
+        match peer.map(|peer| self.attempts.count(peer, token, Instant::now())) {
+            Some(Failed::TooMany) => return too_many(),
+            Some(Failed::Again) => {}
+            Some(Failed::Counted) | None => {
+                let peer = peer.map(|peer| peer.to_string()).unwrap_or_default();
+                tracing::warn!(%peer, why, "a call without a valid token was refused");
             }
-            self.attempts.count(peer, now);
         }
-        let peer = peer.map(|peer| peer.to_string()).unwrap_or_default();
-        tracing::warn!(%peer, why, "a call without a valid token was refused");
         Fault::new(Code::Unauthenticated, "the token is not valid, or not any more").help("log in again:   berth login")
     }
 
-    /// For what anyone may try, such as to log in: refused while the address has failed too often.
-    pub fn may_try(&self, peer: Option<IpAddr>) -> Result<(), Fault> {
-        match peer {
-            Some(peer) if self.attempts.spent(peer, Instant::now()) => Err(too_many()),
-            _ => Ok(()),
+    /// What someone is told whose login failed, from an address that has failed too often: a good one is not refused.
+    pub fn too_many(&self, peer: Option<IpAddr>) -> Option<Fault> {
+        peer.filter(|peer| self.attempts.spent(*peer, Instant::now())).map(|_| too_many())
+    }
+
+    /// This server made a token.
+    pub fn made(&self, hash: [u8; 32]) {
+        self.live.add(hash);
+    }
+
+    /// Reads which tokens hold, until told to stop.
+    pub async fn keep_live(self: Arc<Self>, stop: CancellationToken) {
+        loop {
+            if let Err(error) = self.live.read_all().await {
+                tracing::warn!(%error, "which tokens hold could not be read");
+            }
+            if stop.run_until_cancelled(tokio::time::sleep(READ_ALL_EVERY)).await.is_none() {
+                return;
+            }
         }
     }
 

@@ -26,7 +26,8 @@ use tower::{Layer, Service};
 /// A frame's head beside the message.
 const REQUEST_BYTES_MAX: usize = BODY_BYTES_MAX + 5;
 /// Services beside our own that anyone may call: what they tell is public.
-const OPEN_SERVICES: [&str; 2] = ["/grpc.health.v1.Health/", "/grpc.reflection.v1.ServerReflection/"];
+const OPEN_SERVICES: [&str; 3] =
+    ["/grpc.health.v1.Health/", "/grpc.reflection.v1.ServerReflection/", "/grpc.reflection.v1alpha.ServerReflection/"];
 
 #[derive(Clone)]
 pub struct AccessLayer {
@@ -96,10 +97,7 @@ where
     let principal = admit(&guard, method, &parts).await?;
     let actor = match &principal {
         Some(principal) => Call::by(principal),
-        None => {
-            guard.may_try(peer)?;
-            Actor::new(anonymous(peer))
-        }
+        None => Actor::new(anonymous(peer)),
     };
     let allowed = principal.as_deref().map_or(Ok(()), |principal| suffices(method, principal));
     if let Some(principal) = principal {
@@ -126,11 +124,17 @@ where
     parts.extensions.insert(slip.clone());
     let Ok(response) = inner.call(Request::from_parts(parts, Body::from(body.clone()))).await;
     let failure = crate::rest::fault_in(response.headers());
+    // Strangers write few lines, in the log and in the audit log.
+    if method.is_public()
+        && failure.is_some()
+        && let Some(fault) = guard.too_many(peer)
+    {
+        return Err(fault);
+    }
     // A secret is not on its way before this is on disk.
     call.write(guard.control(), failure.as_ref()).await?;
-    // Whatever the reason: each failure is a line in the log, and strangers write few.
     if method.is_public() && failure.is_some() {
-        guard.failed(peer, "login");
+        guard.failed(peer, None, "login");
     }
     Ok(response)
 }
@@ -147,11 +151,15 @@ pub(crate) async fn admit(guard: &Guard, method: &Method, parts: &Parts) -> Resu
     if let Some(known) = parts.extensions.get::<Arc<Principal>>() {
         return Ok(Some(known.clone()));
     }
-    guard.authenticate(&parts.headers, peer(parts)).await.map(Some)
+    let principal = guard.authenticate(&parts.headers, peer(parts)).await?;
+    if let Some(peer) = parts.extensions.get::<Peer>() {
+        peer.place.settle();
+    }
+    Ok(Some(principal))
 }
 
 fn peer(parts: &Parts) -> Option<IpAddr> {
-    parts.extensions.get::<Peer>().map(|peer| peer.address.ip())
+    parts.extensions.get::<Peer>().map(|peer| peer.address)
 }
 
 /// Whether the caller's role suffices for a method.

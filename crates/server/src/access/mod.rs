@@ -8,6 +8,7 @@ pub mod audit;
 pub mod guard;
 pub mod head_sinks;
 pub mod layer;
+mod live;
 pub mod oidc;
 pub mod principal;
 pub mod service;

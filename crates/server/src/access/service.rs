@@ -68,7 +68,9 @@ impl Service {
         let detail = format!("role {}, for {}, until {expires_at}", role.as_str(), scope(&asked.org, &asked.env));
         let (secret, new) = new_token(asked.name, role, asked.org, asked.env, expires_at)?;
         let note = note("create token", format!("token {} ({})", new.name, new.id), detail);
+        let hash = new.hash;
         let row = self.control.create_token(new, &caller.actor, note, now).await?;
+        self.guard.made(hash);
         Ok(pb::CreateTokenResponse { token: Some(shown(&row)), secret: secret.expose_secret().to_owned() })
     }
 
@@ -135,7 +137,9 @@ impl Service {
         let (secret, new) = new_token(person.name.clone(), person.role, person.org, person.env, expires_at)?;
         let actor = berth_store::Actor::new(person.name);
         let note = note("login", format!("token {}", new.id), detail);
+        let hash = new.hash;
         let row = self.control.create_token(new, &actor, note, now).await?;
+        self.guard.made(hash);
         Ok(pb::CreateTokenResponse { token: Some(shown(&row)), secret: secret.expose_secret().to_owned() })
     }
 

@@ -1,9 +1,12 @@
 //! Where every request comes in: gRPC and REST by the same port, within the limits, counted, and traced.
 
+use crate::address::network;
 use crate::api::Shared;
 use crate::api::methods::{Access, Method, methods};
 use crate::fault::{Code, Fault};
-use crate::limits::{ANSWER_WITHIN, PUBLIC_CALLS_MAX, PUBLIC_WITHIN, TARGET_BYTES_MAX, WORK_WITHIN};
+use crate::limits::{
+    ANSWER_WITHIN, PUBLIC_CALLS_MAX, PUBLIC_CALLS_PER_ADDRESS, PUBLIC_WITHIN, TARGET_BYTES_MAX, WORK_WITHIN,
+};
 use crate::metrics::Metrics;
 use crate::rest::problem::HttpOnly;
 use crate::rest::{Gateway, openapi, problem};
@@ -13,10 +16,11 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, Method as Verb, Request, Response, StatusCode, header};
 use bytes::Bytes;
-use hyper::body::Incoming;
-use std::sync::{Arc, OnceLock};
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 use tower::Service;
 use tracing::Instrument;
@@ -29,29 +33,33 @@ pub struct Front {
     inside: Router,
     gateway: Gateway,
     room: Semaphore,
-    /// For whoever has no token.
-    hall: Semaphore,
+    /// For what needs no token.
+    public: PublicSlots,
     openapi: OnceLock<Bytes>,
 }
 
 impl Front {
     pub fn new(shared: Arc<Shared>, inside: Router, gateway: Gateway) -> Self {
         let room = Semaphore::new(shared.config.limits.requests);
-        let hall = Semaphore::new(PUBLIC_CALLS_MAX);
-        Self { shared, inside, gateway, room, hall, openapi: OnceLock::new() }
+        Self { shared, inside, gateway, room, public: PublicSlots::new(), openapi: OnceLock::new() }
     }
 
-    fn room(&self, method: Option<&Method>) -> &Semaphore {
-        if method.is_some_and(Method::is_public) { &self.hall } else { &self.room }
+    /// A place for a call; `None` when all are taken.
+    fn slot(&self, method: Option<&Method>, request: &Request<Body>) -> Option<Slot<'_>> {
+        if method.is_none_or(Method::is_public) {
+            let peer = request.extensions().get::<Peer>();
+            return self.public.take(peer.map(|peer| peer.address)).map(Slot::Public);
+        }
+        self.room.try_acquire().ok().map(Slot::Any)
     }
 
     async fn grpc(&self, request: Request<Body>, method: Option<&'static Method>) -> Response<Body> {
         let within = allowed(method, request.headers());
         let streams = method.is_some_and(waits);
-        let _place = match self.room(method).try_acquire() {
-            Ok(place) => Some(place).filter(|_| !streams),
-            Err(_) if streams => None,
-            Err(_) => return self.refuse_grpc(full()),
+        let _slot = match self.slot(method, &request) {
+            Some(slot) => Some(slot).filter(|_| !streams),
+            None if streams => None,
+            None => return self.refuse_grpc(full()),
         };
         if let Some(fault) = self.uncertified(method, &request) {
             return self.refuse_grpc(fault);
@@ -92,7 +100,7 @@ impl Front {
         }
         let label = method.map_or("other", |method| method.label.as_str());
         let instance = path.to_owned();
-        let Ok(_place) = self.room(method).try_acquire() else {
+        let Some(_slot) = self.slot(method, &request) else {
             self.shared.metrics.turned_away.inc();
             return (self.gateway.problem(&full(), &instance), label);
         };
@@ -141,9 +149,8 @@ impl Front {
 }
 
 impl Answer for Front {
-    async fn answer(self: Arc<Self>, request: Request<Incoming>, peer: Peer) -> Response<Body> {
+    async fn answer(self: Arc<Self>, mut request: Request<Body>, peer: Peer) -> Response<Body> {
         let started = Instant::now();
-        let mut request = request.map(Body::new);
         request.extensions_mut().insert(peer);
         let metrics = &self.shared.metrics;
         let grpc = request
@@ -176,6 +183,78 @@ impl Answer for Front {
         metrics.answered(label, protocol, code, started.elapsed());
         telemetry::answered(&span, label, code, started.elapsed());
         response
+    }
+}
+
+/// Only whether the server is alive and ready, on an address of its own.
+pub struct Health(pub Arc<Front>);
+
+impl Answer for Health {
+    async fn answer(self: Arc<Self>, request: Request<Body>, _: Peer) -> Response<Body> {
+        let path = request.uri().path().to_owned();
+        match path.as_str() {
+            "/healthz" | "/readyz" => self.0.page(&path, request.method()).await.0,
+            _ => {
+                let fault = Fault::new(Code::NotFound, "there is nothing here but /healthz and /readyz");
+                self.0.gateway.problem(&fault, &path)
+            }
+        }
+    }
+}
+
+/// Places for calls without a token, of which each address has a part.
+struct PublicSlots {
+    all: Semaphore,
+    taken: Mutex<HashMap<IpAddr, usize>>,
+}
+
+struct PublicSlot<'s> {
+    slots: &'s PublicSlots,
+    network: Option<IpAddr>,
+    _permit: SemaphorePermit<'s>,
+}
+
+/// Held while a call is worked on.
+#[allow(dead_code, reason = "what counts is that they are held")]
+enum Slot<'s> {
+    Public(PublicSlot<'s>),
+    Any(SemaphorePermit<'s>),
+}
+
+impl PublicSlots {
+    fn new() -> Self {
+        Self { all: Semaphore::new(PUBLIC_CALLS_MAX), taken: Mutex::default() }
+    }
+
+    fn taken(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self, address: Option<IpAddr>) -> Option<PublicSlot<'_>> {
+        let permit = self.all.try_acquire().ok()?;
+        let network = address.map(network);
+        if let Some(network) = network {
+            let mut taken = self.taken();
+            let own = taken.entry(network).or_default();
+            if *own >= PUBLIC_CALLS_PER_ADDRESS {
+                return None;
+            }
+            *own += 1;
+        }
+        Some(PublicSlot { slots: self, network, _permit: permit })
+    }
+}
+
+impl Drop for PublicSlot<'_> {
+    fn drop(&mut self) {
+        let Some(network) = self.network else { return };
+        let mut taken = self.slots.taken();
+        if let Some(own) = taken.get_mut(&network) {
+            *own -= 1;
+            if *own == 0 {
+                taken.remove(&network);
+            }
+        }
     }
 }
 
@@ -294,6 +373,16 @@ fn http_code(status: StatusCode) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_address_has_a_part_of_the_places_without_a_token() {
+        let slots = PublicSlots::new();
+        let (one, other) = (Some(IpAddr::from([192, 0, 2, 1])), Some(IpAddr::from([192, 0, 2, 2])));
+        let held: Vec<_> = (0..PUBLIC_CALLS_PER_ADDRESS).map(|_| slots.take(one).unwrap()).collect();
+        assert!(slots.take(one).is_none() && slots.take(other).is_some());
+        drop(held);
+        assert!(slots.take(one).is_some() && slots.taken().is_empty());
+    }
 
     #[test]
     fn a_caller_may_ask_for_less_time_and_never_for_more() {

@@ -254,6 +254,10 @@ impl Gateway {
 
     async fn body(&self, method: &Method, parts: &Parts, body: Body) -> Result<Bytes, Halt> {
         let most = if method.is_public() { PUBLIC_BYTES_MAX } else { BODY_BYTES_MAX };
+        // Known before anything is read: a sender that waits for word need not send it.
+        if hyper::body::Body::size_hint(&body).lower() > most as u64 {
+            return Err(too_large(most).into());
+        }
         let limited = Limited::new(body, most).collect().await;
         let bytes = match limited {
             Ok(collected) => collected.to_bytes(),

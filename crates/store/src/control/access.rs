@@ -26,6 +26,8 @@ const INSERT: &str = "INSERT INTO tokens (id, name, hash, role, org, env, create
 const BY_ID: &str = concat!("SELECT ", token_columns!(), " FROM tokens WHERE id = $1");
 const BY_HASH: &str = concat!("SELECT ", token_columns!(), " FROM tokens WHERE hash = $1");
 const AFTER: &str = concat!("SELECT ", token_columns!(), " FROM tokens WHERE id > $1 ORDER BY id LIMIT $2");
+const LIVE: &str = "SELECT id, hash FROM tokens WHERE id > $1 AND revoked_at IS NULL \
+     AND (expires_at IS NULL OR expires_at > $2) ORDER BY id LIMIT $3";
 const REVOKE: &str = "UPDATE tokens SET revoked_at = $2 WHERE id = $1 AND revoked_at IS NULL";
 
 static TOUCH: Multi = Multi::new(
@@ -33,6 +35,16 @@ static TOUCH: Multi = Multi::new(
      WHERE tokens.id = v.id AND (tokens.used_at IS NULL OR tokens.used_at + v.pause <= v.at)",
     &[("id", "text"), ("at", "bigint"), ("pause", "bigint")],
 );
+
+/// What is not a hash is no token's.
+fn unhex(text: &str) -> [u8; 32] {
+    let mut bytes = [0; 32];
+    for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks(2)) {
+        let digits = std::str::from_utf8(pair).ok();
+        *byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()).unwrap_or(0);
+    }
+    bytes
+}
 
 fn token(row: &Row) -> Result<TokenRow, StoreError> {
     let maybe = |column: usize| row.get::<Option<i64>>(column)?.map(time).transpose();
@@ -152,6 +164,17 @@ impl Control {
     pub async fn tokens(&self, after: &str, limit: u32) -> Result<Vec<TokenRow>, StoreError> {
         let query = Query::new(AFTER).bind(after).bind(i64::from(limit.clamp(1, LIST_MAX)));
         self.store().pool().rows(query, token).await
+    }
+
+    /// Ids and hashes of the tokens that hold, by id, after that one.
+    pub async fn live_tokens(
+        &self,
+        after: &str,
+        now: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<(String, [u8; 32])>, StoreError> {
+        let query = Query::new(LIVE).bind(after).bind(now.as_microsecond()).bind(i64::from(limit.clamp(1, LIST_MAX)));
+        self.store().pool().rows(query, |row| Ok((row.get(0)?, unhex(&row.get::<String>(1)?)))).await
     }
 
     /// Revoking again changes nothing.

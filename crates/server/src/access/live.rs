@@ -1,0 +1,125 @@
+//! The hashes of all tokens that hold. Whoever makes tokens up is told from whoever has one without asking the database, so
+//! that no number of bad tokens costs more than a look now and then, and no good one is ever refused for them.
+
+use crate::metrics::Metrics;
+use berth_store::{Control, LIST_MAX, StoreError};
+use jiff::{SignedDuration, Timestamp};
+use std::collections::HashSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::Semaphore;
+
+/// All of them are read anew this often: what expired or was revoked is forgotten.
+pub const READ_ALL_EVERY: Duration = Duration::from_secs(600);
+/// New ones are looked for at most this often, however many ask.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How much earlier than now a token may have been made that is still new: as far as the servers' clocks may be apart.
+const NEW_FOR: SignedDuration = SignedDuration::from_mins(5);
+/// Callers that wait for such a look; the others are answered by what is known.
+const WAITING_MAX: usize = 256;
+/// With more tokens than this each is looked up by itself.
+const HASHES_MAX: usize = 1_000_000;
+
+type Hash = [u8; 32];
+
+pub struct Live {
+    control: Control,
+    metrics: Metrics,
+    hashes: Mutex<Hashes>,
+    /// When the last look began, and whether it went well.
+    looked: tokio::sync::Mutex<Option<(Instant, bool)>>,
+    waiting: Semaphore,
+}
+
+#[derive(Default)]
+struct Hashes {
+    set: HashSet<Hash>,
+    /// Everything that there is was read.
+    whole: bool,
+}
+
+impl Live {
+    pub fn new(control: Control, metrics: Metrics) -> Self {
+        let (hashes, looked) = (Mutex::default(), tokio::sync::Mutex::new(None));
+        Self { control, metrics, hashes, looked, waiting: Semaphore::new(WAITING_MAX) }
+    }
+
+    fn hashes(&self) -> MutexGuard<'_, Hashes> {
+        self.hashes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn may_hold(&self, hash: &Hash) -> bool {
+        let hashes = self.hashes();
+        !hashes.whole || hashes.set.contains(hash)
+    }
+
+    /// Whether a token may be valid: `false` only for one that is not.
+    pub async fn holds(&self, hash: &Hash) -> Result<bool, StoreError> {
+        if self.may_hold(hash) {
+            return Ok(true);
+        }
+        // Another server may have made it a moment ago.
+        let Ok(_waits) = self.waiting.try_acquire() else { return Ok(false) };
+        self.look().await?;
+        Ok(self.may_hold(hash))
+    }
+
+    /// This server made it, or found it.
+    pub fn add(&self, hash: Hash) {
+        self.hashes().set.insert(hash);
+    }
+
+    pub fn forget(&self, hash: &Hash) {
+        self.hashes().set.remove(hash);
+    }
+
+    /// For tokens that are new. One look serves all who asked before it began.
+    async fn look(&self) -> Result<(), StoreError> {
+        let asked = Instant::now();
+        let mut looked = self.looked.lock().await;
+        if let Some((begun, well)) = *looked {
+            if begun > asked && well {
+                return Ok(());
+            }
+            tokio::time::sleep_until((begun + LOOK_EVERY).into()).await;
+        }
+        let begun = Instant::now();
+        let since = Timestamp::now().checked_sub(NEW_FOR).unwrap_or(Timestamp::UNIX_EPOCH);
+        let millis = u64::try_from(since.as_millisecond()).unwrap_or(0);
+        let oldest = uuid::Builder::from_unix_timestamp_millis(millis, &[0; 10]).into_uuid().to_string();
+        let read = self.read(oldest, &mut |hash| self.add(hash)).await;
+        *looked = Some((begun, read.is_ok()));
+        read.map(|_| ())
+    }
+
+    /// All of them, in place of what was known.
+    pub async fn read_all(&self) -> Result<(), StoreError> {
+        let mut set = HashSet::new();
+        let all = self.read(String::new(), &mut |hash| _ = set.insert(hash)).await?;
+        let mut hashes = self.hashes();
+        // What was made meanwhile is found by the next look.
+        (hashes.set, hashes.whole) = if all { (set, true) } else { (HashSet::new(), false) };
+        Ok(())
+    }
+
+    /// `false` where there are too many.
+    async fn read(&self, mut after: String, take: &mut (dyn FnMut(Hash) + Send)) -> Result<bool, StoreError> {
+        let mut count = 0;
+        loop {
+            self.metrics.token_lookups.inc();
+            let page = self.control.live_tokens(&after, Timestamp::now(), LIST_MAX).await?;
+            count += page.len();
+            if count > HASHES_MAX {
+                return Ok(false);
+            }
+            let more = page.len() == LIST_MAX as usize;
+            for (id, hash) in page {
+                take(hash);
+                after = id;
+            }
+            if !more {
+                return Ok(true);
+            }
+        }
+    }
+}
