@@ -14,6 +14,15 @@ pub struct ConfirmArgs {
     /// Allow what takes something away: replacements, removed pools, deletions
     #[arg(long, visible_alias = "allow-delete")]
     pub allow_replace: bool,
+    /// What is changed is simulated: questions say so.
+    #[arg(skip)]
+    pub sandbox: bool,
+}
+
+impl ConfirmArgs {
+    fn place(self) -> &'static str {
+        if self.sandbox { "sandbox: " } else { "" }
+    }
 }
 
 #[derive(clap::Args, Clone, Copy, Debug, Default)]
@@ -45,7 +54,7 @@ pub fn confirm(plan: &Plan, args: ConfirmArgs, is_protected: impl Fn(&ResourceId
         return Err(Failure::new(format!("{} is protected: it may not be {}", resource.id, past(resource.action)))
             .help("it has the annotation `berth.dev/protect: \"true\"`; take it off and apply, then try again"));
     }
-    let asks = asks();
+    let (asks, place) = (asks(), args.place());
     if !losing.is_empty() && !args.allow_replace {
         if !asks {
             let first = losing[0];
@@ -61,7 +70,7 @@ pub fn confirm(plan: &Plan, args: ConfirmArgs, is_protected: impl Fn(&ResourceId
         for resource in &losing {
             let name = &resource.id.name;
             let typed =
-                ask(&format!("{} will be {}. Type `{name}` to allow it: ", resource.id, past(resource.action)))?;
+                ask(&format!("{place}{} will be {}. Type `{name}` to allow it: ", resource.id, past(resource.action)))?;
             if typed != *name {
                 return Err(Failure::new("not confirmed; nothing was changed"));
             }
@@ -76,7 +85,7 @@ pub fn confirm(plan: &Plan, args: ConfirmArgs, is_protected: impl Fn(&ResourceId
             Failure::new("not confirmed, and there is no terminal to ask on; nothing was changed").help("add --yes")
         );
     }
-    match ask("Carry this out? [y/N] ")?.to_ascii_lowercase().as_str() {
+    match ask(&format!("{place}Carry this out? [y/N] "))?.to_ascii_lowercase().as_str() {
         "y" | "yes" => Ok(()),
         _ => Err(Failure::new("not confirmed; nothing was changed")),
     }

@@ -301,6 +301,11 @@ pub fn server_url(text: &str) -> Result<String, Failure> {
     })
 }
 
+/// The folder of Berth's configuration, where there is one.
+pub fn folder() -> Option<PathBuf> {
+    Some(place(|name| std::env::var_os(name))?.parent()?.to_owned())
+}
+
 /// `$BERTH_CONFIG`, or Berth's own folder in the user's configuration folder.
 fn place(env: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     if let Some(path) = env("BERTH_CONFIG").filter(|path| !path.is_empty()) {

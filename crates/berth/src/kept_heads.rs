@@ -144,6 +144,7 @@ fn computed(entry: &pb::AuditEntry) -> Option<String> {
         id: entry.id,
         at: entry.at.parse().ok()?,
         actor: entry.actor.clone(),
+        actor_id: entry.actor_id.clone(),
         action: entry.action.clone(),
         target: entry.target.clone(),
         detail: entry.detail.clone(),

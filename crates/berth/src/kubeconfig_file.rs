@@ -1,7 +1,7 @@
 //! Puts one cluster into a kubeconfig and leaves the rest of the file as it is. Pure: text in, text out.
 //!
-//! What Berth puts in carries an extension that says which resource it is of, so that a later merge knows its own entries
-//! from those of others.
+//! What Berth puts in carries an extension that says which resource it is of, of which state, and whether it is simulated:
+//! so that a later merge knows its own entries from those of others, and what is deleted is taken out again.
 
 use crate::yaml::{plain, to_yaml};
 use berth_model::ResourceId;
@@ -25,11 +25,44 @@ pub enum MergeError {
     },
 }
 
+/// Whose an entry is: a cluster of a state or server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owner {
+    pub resource: ResourceId,
+    /// The state's path or the server's address.
+    pub from: String,
+    pub sandbox: bool,
+}
+
+impl Owner {
+    fn extension(&self) -> Value {
+        let mut extension = json!({"resource": self.resource, "from": self.from});
+        if self.sandbox {
+            extension["sandbox"] = Value::Bool(true);
+        }
+        extension
+    }
+
+    /// Whether an entry is this one's. Entries from before their origin was kept are taken up anew, and only by real ones.
+    fn renews(&self, item: &Value, inner: &str) -> bool {
+        let Some(found) = extension(item, inner) else { return false };
+        let same = found.get("resource") == Some(&json!(self.resource));
+        let sandbox = found.get("sandbox").and_then(Value::as_bool).unwrap_or(false);
+        let from = found.get("from").and_then(Value::as_str);
+        same && sandbox == self.sandbox && from.map_or(!self.sandbox, |from| from == self.from)
+    }
+
+    /// Whether it was written for this one beyond doubt.
+    fn wrote(&self, item: &Value, inner: &str) -> bool {
+        extension(item, inner).is_some_and(|found| *found == self.extension())
+    }
+}
+
 /// A kubeconfig's current context, to be put in under a name of its own.
 #[derive(Debug)]
 pub struct Entry {
     name: String,
-    owner: Value,
+    owner: Owner,
     contents: [Value; 3],
 }
 
@@ -42,7 +75,7 @@ pub struct Merged {
 
 impl Entry {
     /// Takes the current context out of the kubeconfig that a cloud gave.
-    pub fn new(kubeconfig: &str, name: &str, id: &ResourceId) -> Result<Self, MergeError> {
+    pub fn new(kubeconfig: &str, name: &str, owner: Owner) -> Result<Self, MergeError> {
         let root = read(kubeconfig)?;
         let named = |list: &str, name: &str, inner: &str| -> Option<Value> {
             let items = root.get(list)?.as_array()?;
@@ -60,13 +93,12 @@ impl Entry {
         if let Some(namespace) = context.get("namespace") {
             own["namespace"] = namespace.clone();
         }
-        let owner = json!(id);
         let mut contents = [cluster, user, own];
         for content in &mut contents {
             if !content.is_object() {
                 *content = json!({});
             }
-            content["extensions"] = json!([{"name": EXTENSION, "extension": {"resource": owner}}]);
+            content["extensions"] = json!([{"name": EXTENSION, "extension": owner.extension()}]);
         }
         Ok(Self { name: name.to_owned(), owner, contents })
     }
@@ -97,11 +129,11 @@ pub fn merge(text: &str, entry: &Entry, force: bool) -> Result<Merged, MergeErro
         let items = list.as_array_mut().ok_or(MergeError::NotAKubeconfig)?;
         if index == 2 && !current.is_empty() && current != entry.name {
             let kept = items.iter().find(|item| item.get("name").and_then(Value::as_str) == Some(current));
-            touched_others |= kept.is_none_or(|item| owner(item, inner).is_none());
+            touched_others |= kept.is_none_or(|item| extension(item, inner).is_none());
         }
         match items.iter_mut().find(|item| item.get("name").and_then(Value::as_str) == Some(&entry.name)) {
             Some(item) => {
-                if owner(item, inner) != Some(&entry.owner) {
+                if !entry.owner.renews(item, inner) {
                     if !force {
                         return Err(MergeError::Taken { what: inner });
                     }
@@ -123,11 +155,101 @@ pub fn merge(text: &str, entry: &Entry, force: bool) -> Result<Merged, MergeErro
     }
 }
 
-/// Which resource an entry is of, where Berth made it.
-fn owner<'v>(item: &'v Value, inner: &str) -> Option<&'v Value> {
+#[derive(Debug, PartialEq, Eq)]
+pub struct Removed {
+    pub text: String,
+    /// Names of the contexts that are gone.
+    pub contexts: Vec<String>,
+}
+
+/// Takes out what was put in for these. `None` where there is nothing. What others' contexts use stays.
+pub fn remove(text: &str, owners: &[Owner]) -> Result<Option<Removed>, MergeError> {
+    let mut after = read(text)?;
+    let named = |item: &Value| item.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let gone = |item: &Value, inner: &str| owners.iter().any(|owner| owner.wrote(item, inner));
+    let mut removed: [Vec<String>; 3] = Default::default();
+    // Contexts first: what is left of them is in use.
+    for index in [2, 0, 1] {
+        let (section, inner) = SECTIONS[index];
+        let used: Vec<String> = after["contexts"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|context| {
+                context.pointer(&format!("/context/{inner}")).and_then(Value::as_str).unwrap_or_default().to_owned()
+            })
+            .collect();
+        let Some(items) = after.get_mut(section).and_then(Value::as_array_mut) else { continue };
+        items.retain(|item| {
+            let goes = gone(item, inner) && (index == 2 || !used.contains(&named(item)));
+            if goes {
+                removed[index].push(named(item));
+            }
+            !goes
+        });
+    }
+    if removed.iter().all(Vec::is_empty) {
+        return Ok(None);
+    }
+    let current = after.get("current-context").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let unset = removed[2].contains(&current);
+    if unset {
+        after["current-context"] = json!("");
+    }
+    let cut = cut(text, &removed, unset).filter(|cut| read(cut).is_ok_and(|read| same(&read, &after)));
+    let [_, _, contexts] = removed;
+    Ok(Some(Removed { text: cut.unwrap_or_else(|| to_yaml(&after)), contexts }))
+}
+
+/// The same, where a list that has become empty is none.
+fn same(read: &Value, meant: &Value) -> bool {
+    let full = |value: &Value| {
+        let mut value = value.clone();
+        for (section, _) in SECTIONS {
+            if value.get(section).is_none_or(Value::is_null) {
+                value[section] = json!([]);
+            }
+        }
+        value
+    };
+    full(read) == full(meant)
+}
+
+/// The entries of these names cut out of the text itself, by section.
+fn cut(text: &str, removed: &[Vec<String>; 3], unset: bool) -> Option<String> {
+    let root = Documents::new("kubeconfig", text.as_bytes()).ok()?.next()?.root?;
+    let mut edits: Vec<(usize, usize, &str)> = Vec::new();
+    for (names, (section, _)) in removed.iter().zip(SECTIONS) {
+        if names.is_empty() {
+            continue;
+        }
+        let Yaml::Seq { items, flow: false } = &root.entry(section, section)?.node.value else { return None };
+        for item in items {
+            let name = item.entry("name", "name").and_then(|entry| entry.node.text());
+            if name.is_some_and(|name| names.iter().any(|one| one == name)) {
+                let (start, end) = item_lines(text, item)?;
+                edits.push((start, end, ""));
+            }
+        }
+    }
+    if unset {
+        let node = &root.entry("current-context", "current-context")?.node;
+        edits.push((node.span.start, node.span.end, "\"\""));
+    }
+    edits.sort_by_key(|(start, ..)| std::cmp::Reverse(*start));
+    let mut out = text.to_owned();
+    for (start, end, new) in edits {
+        out.get(start..end)?;
+        out.replace_range(start..end, new);
+    }
+    Some(out)
+}
+
+/// What Berth says of an entry that it made.
+fn extension<'v>(item: &'v Value, inner: &str) -> Option<&'v Value> {
     let extensions = item.get(inner)?.get("extensions")?.as_array()?;
     let ours = extensions.iter().find(|e| e.get("name").and_then(Value::as_str) == Some(EXTENSION))?;
-    ours.get("extension")?.get("resource")
+    ours.get("extension")
 }
 
 fn read(text: &str) -> Result<Value, MergeError> {
@@ -285,8 +407,46 @@ users:
       token: \"0123\"
 ";
 
+    fn owner(kind: &str, name: &str) -> Owner {
+        Owner { resource: ResourceId::new(kind, name), from: "/work/.berth/state.db".into(), sandbox: false }
+    }
+
     fn entry() -> Entry {
-        Entry::new(CLOUD, "shop", &ResourceId::new("CivoKubernetesCluster", "shop")).unwrap()
+        Entry::new(CLOUD, "shop", owner("CivoKubernetesCluster", "shop")).unwrap()
+    }
+
+    #[test]
+    fn a_simulated_cluster_never_takes_a_real_ones_place_nor_the_other_way_round() {
+        let real = owner("CivoKubernetesCluster", "shop");
+        let simulated = Owner { sandbox: true, ..real.clone() };
+        let elsewhere = Owner { from: "https://berth.example.com".into(), ..real.clone() };
+        let taken = Err(MergeError::Taken { what: "cluster" });
+        for (first, second) in [(&real, &simulated), (&simulated, &real), (&real, &elsewhere)] {
+            let merged = merge("", &Entry::new(CLOUD, "shop", first.clone()).unwrap(), false).unwrap();
+            let other = Entry::new(CLOUD, "shop", second.clone()).unwrap();
+            assert_eq!(merge(&merged.text, &other, false), taken);
+            assert!(merge(&merged.text, &other, true).is_ok());
+        }
+        // As the version before wrote it: a real one goes on with it, a simulated one does not.
+        let old = merge("", &entry(), false).unwrap().text.replace("from: /work/.berth/state.db", "");
+        assert!(merge(&old, &entry(), false).is_ok());
+        assert_eq!(merge(&old, &Entry::new(CLOUD, "shop", simulated).unwrap(), false), taken);
+    }
+
+    #[test]
+    fn what_was_put_in_is_taken_out_again_and_nothing_else() {
+        let merged = merge(MINE, &entry(), false).unwrap();
+        let others = [owner("CivoKubernetesCluster", "other"), Owner { sandbox: true, ..entry().owner }];
+        assert_eq!(remove(&merged.text, &others), Ok(None));
+        let removed = remove(&merged.text, &[entry().owner]).unwrap().unwrap();
+        assert_eq!(removed.contexts, ["shop"]);
+        let expected = MINE.replace("current-context: work", "current-context: \"\"");
+        assert_eq!(removed.text, expected, "every byte of the others' is there");
+        // A cluster that another's context uses stays.
+        let used = merged.text.replace("context: {cluster: work, user: me}", "context: {cluster: shop, user: me}");
+        let removed = remove(&used, &[entry().owner]).unwrap().unwrap();
+        assert!(removed.text.contains("1.2.3.4") && !removed.text.contains("S0U="), "{}", removed.text);
+        assert_eq!(remove("", &[entry().owner]), Ok(None));
     }
 
     #[test]
@@ -322,21 +482,21 @@ users:
     fn own_entries_are_renewed_in_place() {
         let first = merge(MINE, &entry(), false).unwrap();
         let moved = CLOUD.replace("1.2.3.4", "5.6.7.8");
-        let id = ResourceId::new("CivoKubernetesCluster", "shop");
-        let second = merge(&first.text, &Entry::new(&moved, "shop", &id).unwrap(), false).unwrap();
+        let owner = owner("CivoKubernetesCluster", "shop");
+        let second = merge(&first.text, &Entry::new(&moved, "shop", owner).unwrap(), false).unwrap();
         assert!(!second.touched_others);
         assert_eq!(second.text, first.text.replace("1.2.3.4", "5.6.7.8"));
     }
 
     #[test]
     fn somebody_elses_name_is_refused_unless_forced() {
-        let other = Entry::new(CLOUD, "work", &ResourceId::new("CivoKubernetesCluster", "work")).unwrap();
+        let other = Entry::new(CLOUD, "work", owner("CivoKubernetesCluster", "work")).unwrap();
         assert_eq!(merge(MINE, &other, false), Err(MergeError::Taken { what: "cluster" }));
         let forced = merge(MINE, &other, true).unwrap();
         assert!(forced.touched_others && forced.text.contains("1.2.3.4") && !forced.text.contains("vpn only"));
         // The same name of another resource is somebody else's, too.
         let ours = merge("", &other, false).unwrap();
-        let third = Entry::new(CLOUD, "work", &ResourceId::new("DigitalOceanKubernetesCluster", "work")).unwrap();
+        let third = Entry::new(CLOUD, "work", owner("DigitalOceanKubernetesCluster", "work")).unwrap();
         assert_eq!(merge(&ours.text, &third, false), Err(MergeError::Taken { what: "cluster" }));
     }
 
@@ -357,6 +517,6 @@ users:
         assert_eq!(merge("- a\n- b\n", &entry(), false), Err(MergeError::NotAKubeconfig));
         assert_eq!(merge("clusters: {a: b}\n", &entry(), false), Err(MergeError::NotAKubeconfig));
         assert!(matches!(merge("a: [\n", &entry(), false), Err(MergeError::Unreadable(_))));
-        assert!(Entry::new("kind: Config\n", "x", &ResourceId::new("A", "b")).is_err());
+        assert!(Entry::new("kind: Config\n", "x", owner("A", "b")).is_err());
     }
 }

@@ -73,6 +73,7 @@ pub struct Table {
     columns: usize,
     /// How many columns at the end hold running text.
     text_columns: usize,
+    is_sandbox: bool,
 }
 
 /// Narrower than this, folded text is harder to read than a wrapped line.
@@ -83,7 +84,7 @@ impl Table {
         let mut table = comfy_table::Table::new();
         table.load_style(comfy_table::presets::NOTHING).set_header(header);
         let columns = table.column_count();
-        Self { table, columns, text_columns: 1 }
+        Self { table, columns, text_columns: 1, is_sandbox: false }
     }
 
     /// The last so many columns hold running text.
@@ -92,8 +93,26 @@ impl Table {
         self
     }
 
+    /// Says in a column of its own that everything here is simulated.
+    pub fn sandbox(mut self, is: bool) -> Self {
+        if is {
+            let mut header: Vec<String> =
+                self.table.header().map(|row| row.cell_iter().map(|cell| cell.content()).collect()).unwrap_or_default();
+            // Running text stays last.
+            header.insert(self.columns - self.text_columns, "CLOUDS".into());
+            self.table.set_header(header);
+            self.columns += 1;
+            self.is_sandbox = true;
+        }
+        self
+    }
+
     pub fn row(&mut self, cells: impl IntoIterator<Item = impl AsRef<str>>) {
         let mut row: Vec<String> = cells.into_iter().map(|cell| harmless_line(cell.as_ref()).into_owned()).collect();
+        if self.is_sandbox {
+            row.resize(self.columns - 1, String::new());
+            row.insert(self.columns - 1 - self.text_columns, "sandbox".into());
+        }
         row.resize(self.columns, String::new());
         self.table.add_row(row);
     }
@@ -140,6 +159,13 @@ mod tests {
         let text = table.render();
         assert!(text.contains("additionalNodePools[].size  rule"), "{text}");
         assert!(text.lines().count() > 3 && text.lines().all(|line| line.chars().count() <= 90), "{text}");
+    }
+
+    #[test]
+    fn a_simulated_row_says_so() {
+        let mut table = Table::new(["KIND", "NAME", "WHAT"]).sandbox(true);
+        table.row(["CivoVpc", "shop", "made"]);
+        assert_eq!(table.render(), "KIND     NAME  CLOUDS   WHAT\nCivoVpc  shop  sandbox  made\n");
     }
 
     #[test]

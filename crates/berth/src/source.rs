@@ -52,6 +52,14 @@ impl Source {
         }
     }
 
+    /// Whether what it showed is simulated; `asked` is what the command was told of the project's own state.
+    pub fn is_sandbox(&self, asked: bool) -> bool {
+        match self {
+            Source::Local(_) => asked,
+            Source::Server(remote) => remote.is_sandbox(),
+        }
+    }
+
     /// Who answers, where that is not plain from the folder.
     pub fn place(&self) -> Option<String> {
         match self {

@@ -155,6 +155,11 @@ impl From<ControlError> for Fault {
             ControlError::InUse { .. } => {
                 Fault::new(Code::Refused, message).help("delete that one first, or add --cascade to delete it too")
             }
+            ControlError::OwnChange { .. } => Fault::new(Code::Denied, message),
+            ControlError::UnknownAuthor { .. } => {
+                Fault::new(Code::Denied, message).help("apply it again, unchanged; then somebody else can approve it")
+            }
+            ControlError::UsedLogin => Fault::new(Code::Unauthenticated, message).help("log in again:   berth login"),
             ControlError::Fenced => Fault::new(Code::Conflict, message),
             ControlError::Conflict { .. } => Fault::new(Code::Conflict, message)
                 .help("someone else changed it meanwhile: look at what is stored, then apply again"),

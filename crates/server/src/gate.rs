@@ -212,11 +212,6 @@ fn is_rest_of(change: &FieldChange, approved: &FieldChange) -> bool {
         && (change.takes == approved.takes || change.takes == Takes::InPlace)
 }
 
-/// Why somebody may not approve, if so.
-pub fn refuse_approver(approver: &str, applied_by: &str) -> Option<String> {
-    (approver == applied_by).then(|| format!("{approver} applied this: somebody else must approve it"))
-}
-
 /// Names what a plan does, not when or how long: an approval is for one digest.
 pub fn digest(plan: &Plan) -> String {
     let mut hash = Sha256::new();

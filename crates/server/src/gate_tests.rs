@@ -238,9 +238,3 @@ fn policies_deny_and_warn() {
         other => panic!("{other:?}"),
     }
 }
-
-#[test]
-fn nobody_approves_what_they_applied() {
-    assert!(refuse_approver("oidc:alice", "oidc:alice").is_some_and(|why| why.contains("somebody else")));
-    assert_eq!(refuse_approver("oidc:bob", "oidc:alice"), None);
-}

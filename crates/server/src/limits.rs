@@ -30,6 +30,9 @@ pub const PROXY_WITHIN: Duration = Duration::from_secs(5);
 pub const FAREWELL_WITHIN: Duration = Duration::from_secs(2);
 /// Connections that are about to make way for others.
 pub const ACCEPT_SLACK: usize = 64;
+/// So often it is looked at whether many connections have ended, and memory is to be given back for so many.
+pub const GIVE_BACK_EVERY: Duration = Duration::from_secs(5);
+pub const GIVE_BACK_FOR: usize = 64;
 /// What is read, and thrown away, of a body that nobody wants: its sender takes the answer only when all is sent.
 pub const DISCARD_BYTES_MAX: usize = 64 << 20;
 pub const DISCARD_WITHIN: Duration = Duration::from_secs(10);
@@ -56,6 +59,8 @@ pub struct Limits {
     pub connections: usize,
     /// Connections of one address, or one IPv6 network, that showed no valid token.
     pub connections_per_address: usize,
+    /// How long one of them has before it may have to make way for another of its address.
+    pub stranger_new: Duration,
     /// How long a connection that showed no valid token may go without a request.
     pub stranger_idle: Duration,
     /// And one that did.
@@ -76,6 +81,7 @@ impl Default for Limits {
         Self {
             connections: 4096,
             connections_per_address: 64,
+            stranger_new: Duration::from_secs(2),
             stranger_idle: Duration::from_secs(30),
             known_idle: Duration::from_secs(600),
             proxies: TrustedProxies::default(),

@@ -1,7 +1,7 @@
 //! Who may have a connection. Whoever showed a valid token has one of the places that are kept for them; strangers share the
 //! others, and each network of theirs has a part. A newcomer is never turned away: the stranger that was quiet for longest
-//! makes way, one of the newcomer's own network where that has its part already. So no number of idle strangers keeps
-//! anyone with a token out, not even one that shares their address.
+//! makes way: one of the newcomer's own network where that has its part already, otherwise one of the network that has most.
+//! So no number of idle strangers keeps anyone with a token out, not even one that shares their address.
 
 use crate::address::network;
 use crate::limits::{Limits, known_places, stranger_places};
@@ -16,6 +16,7 @@ pub struct Places {
     strangers_max: usize,
     per_network: usize,
     known_max: usize,
+    new_for: Duration,
     stranger_idle: Duration,
     known_idle: Duration,
 }
@@ -32,6 +33,8 @@ struct Inner {
 
 struct Stranger {
     network: IpAddr,
+    /// When it last did something.
+    at: Instant,
     leave: CancellationToken,
 }
 
@@ -64,6 +67,7 @@ impl Places {
             strangers_max: stranger_places(limits.connections),
             per_network: limits.connections_per_address.max(1),
             known_max: known_places(limits.connections),
+            new_for: limits.stranger_new,
             stranger_idle: limits.stranger_idle,
             known_idle: limits.known_idle,
         })
@@ -77,7 +81,7 @@ impl Places {
     pub fn enter(self: &Arc<Self>, address: IpAddr) -> Arc<Place> {
         let network = network(address);
         let leave = CancellationToken::new();
-        let turn = self.inner().come(Stranger { network, leave: leave.clone() }, self.per_network, self.strangers_max);
+        let turn = self.inner().come(Stranger { network, at: Instant::now(), leave: leave.clone() }, self);
         self.place(network, leave, Standing::Stranger(turn))
     }
 
@@ -95,13 +99,15 @@ impl Places {
 }
 
 impl Inner {
-    fn come(&mut self, stranger: Stranger, per_network: usize, most: usize) -> u64 {
-        let crowded = self.networks.get(&stranger.network).filter(|turns| turns.len() >= per_network);
-        let leaves = match crowded {
-            Some(turns) => turns.first().copied(),
-            None if self.strangers.len() >= most => self.strangers.keys().next().copied(),
-            None => None,
-        };
+    fn come(&mut self, stranger: Stranger, places: &Places) -> u64 {
+        let oldest = |turns: &BTreeSet<u64>| turns.first().copied();
+        let own = self.networks.get(&stranger.network).filter(|turns| turns.len() >= places.per_network);
+        // Many who come at once from one address, such as workers of a server that was away, have a moment to show a token.
+        let is_old = |turn: &u64| self.strangers.get(turn).is_some_and(|one| one.at.elapsed() >= places.new_for);
+        let leaves = own.and_then(oldest).filter(is_old).or_else(|| {
+            let crowded = self.networks.values().max_by_key(|turns| (turns.len(), std::cmp::Reverse(turns.first())));
+            crowded.filter(|_| self.strangers.len() >= places.strangers_max).and_then(oldest)
+        });
         if let Some(gone) = leaves.and_then(|turn| self.go(turn)) {
             gone.leave.cancel();
         }
@@ -138,7 +144,8 @@ impl Place {
         state.open += 1;
         if let Standing::Stranger(turn) = state.standing {
             let mut inner = self.places.inner();
-            if let Some(stranger) = inner.go(turn) {
+            if let Some(mut stranger) = inner.go(turn) {
+                stranger.at = Instant::now();
                 state.standing = Standing::Stranger(inner.stand(stranger));
             }
         }
@@ -217,7 +224,8 @@ mod tests {
     use super::*;
 
     fn places(connections: usize, per_address: usize) -> Arc<Places> {
-        Places::new(&Limits { connections, connections_per_address: per_address, ..Limits::default() })
+        let stranger_new = Duration::ZERO;
+        Places::new(&Limits { connections, connections_per_address: per_address, stranger_new, ..Limits::default() })
     }
 
     fn address(last: u32) -> IpAddr {
@@ -231,9 +239,13 @@ mod tests {
         assert!(known.settle() && known.is_known());
         let strangers: Vec<_> = (0..places.strangers_max).map(|n| places.enter(address(n as u32))).collect();
         let active = strangers[0].open();
-        let _newcomer = places.enter(address(1_000));
-        assert!(strangers[1].leave.is_cancelled(), "the one that did nothing for longest");
-        assert!(!strangers[0].leave.is_cancelled() && !known.leave.is_cancelled());
+        let near = places.enter(address(3));
+        let gone = |place: &Arc<Place>| place.leave.is_cancelled();
+        assert!(gone(&strangers[1]), "the one that did nothing for longest");
+        let far = places.enter(address(1_000));
+        assert!(gone(&strangers[3]) && !gone(&strangers[2]), "of the network that has most");
+        assert!(!gone(&near) && !gone(&far));
+        assert!(!gone(&strangers[0]) && !gone(&known));
         drop(active);
     }
 
@@ -250,6 +262,14 @@ mod tests {
         assert!(second.settle());
         let fourth = places.enter(one);
         assert!(!third.leave.is_cancelled() && !fourth.leave.is_cancelled());
+    }
+
+    #[test]
+    fn whoever_comes_with_many_others_has_a_moment() {
+        let limits = Limits { connections_per_address: 2, ..Limits::default() };
+        let places = Places::new(&limits);
+        let all: Vec<_> = (0..100).map(|_| places.enter(address(1))).collect();
+        assert!(!all.iter().any(|place| place.leave.is_cancelled()));
     }
 
     #[test]

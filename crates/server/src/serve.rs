@@ -2,8 +2,9 @@
 
 use crate::address::{TrustedProxies, proxied};
 use crate::limits::{
-    ACCEPT_SLACK, DISCARD_BYTES_MAX, DISCARD_WITHIN, DISCARDS_MAX, DRAIN_WITHIN, FAREWELL_WITHIN, HANDSHAKE_WITHIN,
-    HEADER_BYTES_MAX, HEADERS_MAX, HEADERS_WITHIN, Limits, PING_EVERY, PROXY_WITHIN, STALLED_AFTER, STREAMS_MAX,
+    ACCEPT_SLACK, DISCARD_BYTES_MAX, DISCARD_WITHIN, DISCARDS_MAX, DRAIN_WITHIN, FAREWELL_WITHIN, GIVE_BACK_EVERY,
+    GIVE_BACK_FOR, HANDSHAKE_WITHIN, HEADER_BYTES_MAX, HEADERS_MAX, HEADERS_WITHIN, Limits, PING_EVERY, PROXY_WITHIN,
+    STALLED_AFTER, STREAMS_MAX,
 };
 use crate::metrics::Metrics;
 use crate::places::{Open, Place, Places};
@@ -20,6 +21,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -80,6 +82,8 @@ pub async fn serve<A: Answer>(
     });
     // What a connection held is given back as it ends, not when the next one comes.
     let open = TaskTracker::new();
+    let ended = Arc::new(AtomicUsize::new(0));
+    let giving_back = tokio::spawn(give_back(ended.clone()));
     let cut = CancellationToken::new();
     loop {
         // Whoever has to make way is about to go: new connections wait in the kernel's queue until then.
@@ -101,7 +105,7 @@ pub async fn serve<A: Answer>(
                 continue;
             }
         };
-        let (port, cut) = (port.clone(), cut.clone());
+        let (port, cut, ended) = (port.clone(), cut.clone(), ended.clone());
         open.spawn(async move {
             port.metrics.connections.inc();
             // A large future: boxed, so that its memory is one piece that goes back whole.
@@ -111,6 +115,7 @@ pub async fn serve<A: Answer>(
                 () = cut.cancelled() => {}
             }
             port.metrics.connections.dec();
+            ended.fetch_add(1, Ordering::Relaxed);
             drop(permit);
         });
     }
@@ -121,6 +126,18 @@ pub async fn serve<A: Answer>(
     }
     cut.cancel();
     open.wait().await;
+    giving_back.abort();
+}
+
+/// What many connections had in memory goes back to the system after they have ended.
+async fn give_back(ended: Arc<AtomicUsize>) {
+    loop {
+        tokio::time::sleep(GIVE_BACK_EVERY).await;
+        if ended.load(Ordering::Relaxed) >= GIVE_BACK_FOR {
+            ended.store(0, Ordering::Relaxed);
+            _ = tokio::task::spawn_blocking(berth_memory::give_back).await;
+        }
+    }
 }
 
 impl<A: Answer> Port<A> {

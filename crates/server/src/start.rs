@@ -45,6 +45,8 @@ pub struct Config {
     pub worker: Option<WorkerHere>,
     /// Simulated clouds in place of real ones, for the worker inside.
     pub simulated: Option<Simulated>,
+    /// Whether a state from before it said so itself is of simulated clouds.
+    pub was_simulated: bool,
     /// How long a worker may hold a task without a heartbeat.
     pub lease: Duration,
     /// What the labels and tags that Berth writes begin with.
@@ -90,6 +92,7 @@ impl Config {
             audit_heads: HeadSinks::default(),
             worker: Some(WorkerHere::default()),
             simulated: None,
+            was_simulated: false,
             lease: LEASE,
             label_prefix: crate::context::LABEL_PREFIX.into(),
         }
@@ -112,6 +115,12 @@ pub enum StartError {
     FirstToken(Fault),
     #[error("cannot read the first admin's token in {}", path.display())]
     ReadToken { path: PathBuf, source: std::io::Error },
+    #[error(
+        "the state holds what was made in {} clouds, and the server was started for {} ones",
+        if *sandbox { "real" } else { "simulated" },
+        if *sandbox { "simulated" } else { "real" }
+    )]
+    OtherClouds { sandbox: bool },
     #[error("the API's own description cannot be used: {0}")]
     Api(String),
 }
@@ -167,6 +176,9 @@ pub async fn start(mut config: Config) -> Result<Running, StartError> {
     let tls = Arc::new(tls::config(certificates.clone(), config.client_ca.as_deref())?);
     let oidc = config.oidc.clone().map(Oidc::new).transpose()?.map(Arc::new);
     let control = Control::open(Store::open(config.store.clone()).await?).await?;
+    if !control.claim(config.simulated.is_some(), config.was_simulated).await? {
+        return Err(StartError::OtherClouds { sandbox: config.simulated.is_some() });
+    }
     let first_token = first_token(&control, &config.folder).await?;
 
     let stop = CancellationToken::new();
@@ -240,7 +252,7 @@ async fn inside(shared: &Arc<Shared>, guard: &Arc<Guard>, oidc: Option<Arc<Oidc>
     routes.add_service(reflection).add_service(reflection_alpha).add_service(health);
     crate::api::add_services(&mut routes, shared);
     routes.add_service(crate::tasks::server(shared));
-    routes.add_service(AccessServer::new(access::service::Service::new(guard.clone(), oidc)));
+    routes.add_service(AccessServer::new(access::service::Service::new(guard.clone(), oidc, shared.is_sandbox())));
     Ok(routes.routes().prepare().into_axum_router().layer(AccessLayer::new(guard.clone())))
 }
 

@@ -252,7 +252,11 @@ async fn apply_in(args: &Args, workspace: &Workspace, from: From) -> Outcome {
     }
     guard::check(&workspace.store, &request, &planned.plan).await?;
     // A plan that was looked at and saved needs no second yes; what it takes away it said.
-    let confirm = if promised.is_some() { ConfirmArgs { yes: true, allow_replace: true } } else { args.confirm };
+    let sandbox = args.workspace.sandbox.sandbox;
+    let confirm = match promised.is_some() {
+        true => ConfirmArgs { yes: true, allow_replace: true, sandbox },
+        false => ConfirmArgs { sandbox, ..args.confirm },
+    };
     let work = allowed(&planned.plan, confirm, &request)?;
     let settled = save(&run, &mut request).await?;
     if !work && settled && matches!(format, Format::Table | Format::Wide) {

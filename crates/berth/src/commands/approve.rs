@@ -54,7 +54,7 @@ pub fn run(args: Args) -> Outcome {
         let wait = stored::command("wait", &shown.id, &workspace);
         format!("{} is approved\n  to follow it:   {}\n", harmless_line(&shown.id.to_string()), harmless_line(&wait))
     };
-    output::show(args.output.output, &get::as_json(&shown)?, text, || vec![shown.id.to_string()])?;
+    output::show(args.output.output, &get::as_json(&shown, approved.sandbox)?, text, || vec![shown.id.to_string()])?;
     Ok(Exit::Done)
 }
 

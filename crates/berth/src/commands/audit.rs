@@ -98,7 +98,7 @@ fn list(args: List) -> Outcome {
     let table = |wide| {
         let mut columns = vec!["NR", "WHEN", "ACTOR", "ACTION", "OUTCOME", "TARGET"];
         if wide {
-            columns.extend(["DETAIL", "HASH"]);
+            columns.extend(["ID", "DETAIL", "HASH"]);
         }
         let mut table = Table::new(columns).text_columns(if wide { 0 } else { 1 });
         for entry in &entries {
@@ -111,7 +111,7 @@ fn list(args: List) -> Outcome {
                 or_dash(&entry.target),
             ];
             if wide {
-                row.extend([or_dash(&entry.detail), entry.hash.clone()]);
+                row.extend([or_dash(&entry.actor_id), or_dash(&entry.detail), entry.hash.clone()]);
             }
             table.row(row);
         }
@@ -237,6 +237,7 @@ fn as_json(entry: &pb::AuditEntry) -> Value {
         "id": entry.id,
         "at": entry.at,
         "actor": entry.actor,
+        "actorId": entry.actor_id,
         "action": entry.action,
         "target": entry.target,
         "detail": entry.detail,

@@ -3,6 +3,7 @@
 use crate::address::{Address, ScopeArgs};
 use crate::carry_out::{RunArgs, allowed, carry_out, make_plan, print_result, took_text};
 use crate::cli::{Threads, block_on};
+use crate::commands::kubeconfig;
 use crate::confirm::{ConfirmArgs, RecreateArgs};
 use crate::contexts::Target;
 use crate::failure::{Exit, Failure, Outcome};
@@ -98,12 +99,16 @@ async fn delete(args: &Args, workspace: &Workspace, what: What) -> Outcome {
         anstream::eprint!("{}", plan_view::text(&planned.plan, format == Format::Wide));
     }
     guard::check(&workspace.store, &request, &planned.plan).await?;
-    allowed(&planned.plan, args.confirm, &request)?;
+    let confirm = ConfirmArgs { sandbox: args.workspace.sandbox.sandbox, ..args.confirm };
+    allowed(&planned.plan, confirm, &request)?;
     for id in &request.unwanted {
         run.set_deleting(id).await?;
     }
     let count = request.unwanted.len();
     let exit = carry_out(&clouds, &run, &request, planned, &args.run, format, &args.workspace).await?;
+    if exit == Exit::Done {
+        kubeconfig::forget(&source, &args.workspace, &request.unwanted)?;
+    }
     if exit == Exit::Done && matches!(format, Format::Table | Format::Wide) {
         anstream::eprintln!("\n{count} deleted in {}", took_text(started.elapsed()));
     }
@@ -125,6 +130,7 @@ async fn on_server(args: &Args, target: Target, what: What) -> Outcome {
     }
     include_referrers(&known, &mut ids, args.cascade)?;
     let count = ids.len();
+    let gone: Vec<ResourceId> = ids.iter().cloned().collect();
     let format = args.output.output;
     let job = Job {
         remote: &remote,
@@ -139,6 +145,9 @@ async fn on_server(args: &Args, target: Target, what: What) -> Outcome {
         workspace: &args.workspace,
     };
     let ended = remote::carry_out::carry_out(job).await?;
+    if ended.exit == Exit::Done && !args.run.no_wait {
+        kubeconfig::forget(&source, &args.workspace, &gone)?;
+    }
     if ended.exit == Exit::Done && matches!(format, Format::Table | Format::Wide) {
         let done = if args.run.no_wait { "being deleted" } else { "deleted" };
         anstream::eprintln!("\n{count} {done} in {}", took_text(started.elapsed()));

@@ -58,7 +58,7 @@ async fn describe(source: &Source, stored: &StoredResource, args: &WorkspaceArgs
     let lines = source.history(id, HISTORY_LINES).await?;
 
     let mut text = String::new();
-    heading(&mut text, stored, &manifest);
+    heading(&mut text, stored, &manifest, source.is_sandbox(args.sandbox.sandbox));
     section(&mut text, "Status");
     status(&mut text, stored);
     section(&mut text, "Declared");
@@ -105,10 +105,13 @@ fn pairs(text: &mut String, pairs: impl IntoIterator<Item = (String, String)>) {
     }
 }
 
-fn heading(text: &mut String, stored: &StoredResource, manifest: &Manifest) {
+fn heading(text: &mut String, stored: &StoredResource, manifest: &Manifest, sandbox: bool) {
     let id = &stored.id;
     _ = writeln!(text, "{}", harmless_line(&id.to_string()));
     let mut rows = vec![("API version".to_owned(), stored.api_version.clone())];
+    if sandbox {
+        rows.push(("Clouds".into(), "simulated (sandbox)".into()));
+    }
     for (name, value) in [("Org", &id.org), ("Env", &id.env)] {
         if !value.is_empty() {
             rows.push((name.into(), value.clone()));

@@ -23,7 +23,7 @@ pub async fn checks(target: &Target) -> Vec<Check> {
         Ok(client) => client,
         Err(fault) => return vec![failed("reachable", fault)],
     };
-    let remote = Remote { client, target: target.clone().into() };
+    let remote = Remote::over(client, target.clone());
     let trust = match &target.context.ca {
         Some(_) => "signed by the context's own authority",
         None => "signed by an authority that this system knows",
@@ -46,9 +46,11 @@ async fn version(remote: &Remote) -> Check {
     let ours = env!("CARGO_PKG_VERSION");
     match remote.client.access().login_options(pb::LoginOptionsRequest {}).await {
         Ok(options) => {
-            let theirs = options.into_inner().server_version;
+            let options = options.into_inner();
+            let theirs = options.server_version;
             let same = minor(&theirs) == minor(ours);
-            let detail = format!("server {theirs}, command {ours}");
+            let clouds = if options.sandbox { "; its clouds are simulated (sandbox)" } else { "" };
+            let detail = format!("server {theirs}, command {ours}{clouds}");
             match same {
                 true => Check::new(AREA, "version", Health::Ok, detail),
                 false => Check {

@@ -105,7 +105,7 @@ async fn list(args: &Args, remote: &Remote, filter: &pb::WatchRequest) -> Outcom
         if wide {
             columns.insert(3, "TASK");
         }
-        let mut table = Table::new(columns);
+        let mut table = Table::new(columns).sandbox(events.iter().any(|event| event.sandbox));
         for event in &events {
             let (id, at) = (event.id.to_string(), stored::time(convert::time(&event.at)));
             let mut row = vec![id, at, resource(event), what(event)];
@@ -156,7 +156,8 @@ fn print(event: &pb::Event, format: Format) -> Result<(), Failure> {
         }
         Format::Table | Format::Wide => {
             let at = stored::time(convert::time(&event.at));
-            let line = format!("{:>6}  {at}  {}  {}", event.id, resource(event), what(event));
+            let clouds = if event.sandbox { "  sandbox" } else { "" };
+            let line = format!("{:>6}  {at}  {}{clouds}  {}", event.id, resource(event), what(event));
             output::print(&format!("{}\n", harmless_line(&line)))
         }
     }
@@ -181,5 +182,6 @@ fn as_json(event: &pb::Event) -> Value {
         "what": event.what,
         "detail": event.detail,
         "task": event.task,
+        "sandbox": event.sandbox,
     })
 }

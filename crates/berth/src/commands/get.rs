@@ -43,12 +43,12 @@ pub fn run(args: Args) -> Outcome {
     let scope = args.workspace.which()?.scope(&args.scope);
     let addresses = stored::addresses(&args.what, &scope)?;
     let format = args.output.output;
-    let (mut found, place) = block_on(Threads::One, async {
+    let (mut found, place, sandbox) = block_on(Threads::One, async {
         let source = stored::open(&args.workspace).await?;
         let found = stored::find(&source, &addresses, &scope).await?;
-        let place = source.place();
+        let (place, sandbox) = (source.place(), source.is_sandbox(args.workspace.sandbox.sandbox));
         source.close().await;
-        Ok((found, place))
+        Ok((found, place, sandbox))
     })?;
     if !args.labels.is_empty() {
         let mut kept = Vec::new();
@@ -74,12 +74,14 @@ pub fn run(args: Args) -> Outcome {
     // One resource asked for by its name is one object, not a list of one.
     let single = matches!(addresses.as_slice(), [only] if only.name.is_some()) && found.len() == 1;
     let value = match format {
-        Format::Json | Format::Yaml if single => as_json(&found[0])?,
-        Format::Json | Format::Yaml => Value::Array(found.iter().map(as_json).collect::<Result<_, _>>()?),
+        Format::Json | Format::Yaml if single => as_json(&found[0], sandbox)?,
+        Format::Json | Format::Yaml => {
+            Value::Array(found.iter().map(|one| as_json(one, sandbox)).collect::<Result<_, _>>()?)
+        }
         _ => Value::Null,
     };
     let names = || found.iter().map(|one| one.id.to_string()).collect();
-    output::show(format, &value, |wide| table(&found, wide), names)?;
+    output::show(format, &value, |wide| table(&found, wide, sandbox), names)?;
     if let (Some(place), Format::Table | Format::Wide) = (place, format) {
         anstream::eprintln!("\nfrom {}", harmless_line(&place));
     }
@@ -93,7 +95,7 @@ fn has_labels(stored: &StoredResource, wanted: &[(String, String)]) -> Result<bo
     Ok(wanted.iter().all(|(key, value)| is(key) == Some(value)))
 }
 
-fn table(found: &[StoredResource], wide: bool) -> String {
+fn table(found: &[StoredResource], wide: bool, sandbox: bool) -> String {
     let mut columns = vec!["KIND", "NAME", "ENV", "READY", "VERSION", "NODES", "AGE", "DRIFT"];
     // Where there are several, a name alone does not say which.
     let orgs = !wide && found.iter().any(|one| one.id.org != found[0].id.org);
@@ -103,7 +105,7 @@ fn table(found: &[StoredResource], wide: bool) -> String {
     if wide {
         columns.extend(["ORG", "REGION", "ENDPOINT", "GATE", "FILE", "MESSAGE"]);
     }
-    let mut table = Table::new(columns);
+    let mut table = Table::new(columns).sandbox(sandbox);
     let now = Timestamp::now();
     for one in found {
         let id = &one.id;
@@ -145,7 +147,7 @@ fn cut(text: &str) -> String {
 }
 
 /// The manifest as applied, and what is known of it. Output names are those of the kind's Outputs, as references use them.
-pub fn as_json(stored: &StoredResource) -> Result<Value, Failure> {
+pub fn as_json(stored: &StoredResource, sandbox: bool) -> Result<Value, Failure> {
     let mut value = stored::shown_manifest(stored)?;
     let status = &stored.status;
     value["status"] = json!({
@@ -161,5 +163,8 @@ pub fn as_json(stored: &StoredResource) -> Result<Value, Failure> {
         "updatedAt": stored::time(stored.updated_at),
         "source": stored.source,
     });
+    if sandbox {
+        value["status"]["sandbox"] = Value::Bool(true);
+    }
     Ok(value)
 }

@@ -4,11 +4,12 @@ use crate::address::ScopeArgs;
 use crate::carry_out::trouble_failures;
 use crate::cli::{Threads, block_on};
 use crate::failure::{Exit, Failure, Outcome};
-use crate::kubeconfig_file::{Entry, MergeError, merge};
+use crate::kubeconfig_file::{Entry, MergeError, Owner, merge, remove};
 use crate::source::Source;
 use crate::stored;
+use crate::terminal::harmless_line;
 use crate::workspace::{Workspace, WorkspaceArgs, stored_manifest};
-use crate::{output, project, sandbox};
+use crate::{contexts, output, project, sandbox};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use berth_engine::handler::{Catalog, Class, Trouble};
@@ -24,6 +25,10 @@ use std::time::{Duration, Instant};
 
 /// How long to wait for another tool that is writing the same kubeconfig.
 const LOCK_WITHIN: Duration = Duration::from_secs(3);
+/// What contexts of simulated clusters begin with: nobody takes one for a real one.
+const SANDBOX_PREFIX: &str = "sandbox-";
+/// Files that contexts were merged into and that are remembered.
+const FILES_MAX: usize = 100;
 
 /// Print a cluster's kubeconfig, or merge it into yours
 #[derive(clap::Args, Debug)]
@@ -42,7 +47,7 @@ pub struct Args {
     /// The file to merge into
     #[arg(long, value_name = "FILE", requires = "merge")]
     kubeconfig: Option<PathBuf>,
-    /// Name of the context; by default the resource's, with its env before it
+    /// Name of the context; by default the resource's, with its env before it, and `sandbox-` where it is simulated
     #[arg(long, value_name = "NAME", requires = "merge")]
     context: Option<String>,
     /// Take the name even from an entry that Berth did not make
@@ -58,17 +63,22 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> Outcome {
-    let (id, kubeconfig) = block_on(Threads::One, async {
+    let (owner, kubeconfig) = block_on(Threads::One, async {
         let scope = args.workspace.which()?.scope(&args.scope);
         let source = stored::open(&args.workspace).await?;
         let stored = stored::one(&source, &args.what, &scope).await?;
         let kubeconfig = kubeconfig_of(&source, &stored, &args.workspace).await;
+        let owner = Owner {
+            from: from(&source, &args.workspace)?,
+            sandbox: source.is_sandbox(args.workspace.sandbox.sandbox),
+            resource: stored.id,
+        };
         source.close().await;
-        Ok((stored.id, kubeconfig?))
+        Ok((owner, kubeconfig?))
     })?;
     let text = kubeconfig.expose_secret();
     if args.merge {
-        return merge_into(&args, &id, text);
+        return merge_into(&args, owner, text);
     }
     match &args.out {
         Some(path) => {
@@ -78,6 +88,94 @@ pub fn run(args: Args) -> Outcome {
         None => output::print(text)?,
     }
     Ok(Exit::Done)
+}
+
+/// Which state or server a cluster is of, wherever it is asked from.
+fn from(source: &Source, args: &WorkspaceArgs) -> Result<String, Failure> {
+    match source {
+        Source::Server(remote) => Ok(remote.url().to_owned()),
+        Source::Local(_) => {
+            let path = args.state_path()?;
+            Ok(std::fs::canonicalize(&path).unwrap_or(path).display().to_string())
+        }
+    }
+}
+
+/// Takes the contexts that were merged for these clusters out again, from every file that one was merged into. Called when
+/// they are gone: a file that cannot be read or written is told of, and stops nothing.
+pub fn forget(source: &Source, args: &WorkspaceArgs, ids: &[ResourceId]) -> Result<(), Failure> {
+    let from = from(source, args)?;
+    let sandbox = source.is_sandbox(args.sandbox.sandbox);
+    let owner = |resource: &ResourceId| Owner { resource: resource.clone(), from: from.clone(), sandbox };
+    let owners: Vec<Owner> = ids.iter().filter(|id| has_kubeconfig(id)).map(owner).collect();
+    if owners.is_empty() {
+        return Ok(());
+    }
+    let mut files = Merged::load();
+    files.extend(target(None).ok());
+    files.sort();
+    files.dedup();
+    for path in files.iter().filter(|path| path.exists()) {
+        if let Err(failure) = forget_in(path, &owners) {
+            failure.note("the contexts of deleted clusters may still be there").print();
+        }
+    }
+    Ok(())
+}
+
+fn forget_in(path: &Path, owners: &[Owner]) -> Result<(), Failure> {
+    let place = path.display().to_string();
+    // A look first: most files hold nothing of ours, and need no lock.
+    let look = |text: &str| remove(text, owners).map_err(|error| failure(error, &owners[0].resource, &place, ""));
+    if look(&read(path)?)?.is_none() {
+        return Ok(());
+    }
+    let _lock = FileLock::take(path)?;
+    if let Some(removed) = look(&read(path)?)? {
+        project::write_private(path, removed.text.as_bytes())?;
+        for context in removed.contexts {
+            anstream::eprintln!("context {} is taken out of {place}", harmless_line(&context));
+        }
+    }
+    Ok(())
+}
+
+fn has_kubeconfig(id: &ResourceId) -> bool {
+    let kind = registry().kind(&id.kind);
+    kind.is_some_and(|kind| kind.secret_outputs().any(|name| name.starts_with("kubeconfig")))
+}
+
+/// The files that contexts were merged into, beside the user's configuration.
+struct Merged;
+
+impl Merged {
+    fn place() -> Option<PathBuf> {
+        Some(contexts::folder()?.join("kubeconfigs.json"))
+    }
+
+    fn load() -> Vec<PathBuf> {
+        let text = Self::place().and_then(|path| read(&path).ok()).unwrap_or_default();
+        serde_json::from_str(&text).unwrap_or_default()
+    }
+
+    /// What is not remembered is looked for in the usual places only.
+    fn remember(path: &Path) {
+        let Some(place) = Self::place() else { return };
+        let mut files = Self::load();
+        let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        if files.contains(&path) {
+            return;
+        }
+        files.push(path);
+        files.drain(..files.len().saturating_sub(FILES_MAX));
+        let written = place.parent().map_or(Ok(()), project::make).and_then(|()| {
+            let text = output::json(&files)?;
+            project::write_private(&place, text.as_bytes())
+        });
+        if let Err(failure) = written {
+            tracing::warn!(%failure, "where the context is could not be written down");
+        }
+    }
 }
 
 /// Decoded; clouds and state keep it in base64.
@@ -158,17 +256,23 @@ fn no_cluster(stored: &StoredResource, args: &WorkspaceArgs) -> Result<Failure, 
     })
 }
 
-fn merge_into(args: &Args, id: &ResourceId, kubeconfig: &str) -> Outcome {
+fn merge_into(args: &Args, owner: Owner, kubeconfig: &str) -> Outcome {
+    let (id, sandbox) = (&owner.resource.clone(), owner.sandbox);
+    let prefix = if sandbox { SANDBOX_PREFIX } else { "" };
     let name = args.context.clone().unwrap_or_else(|| match id.env.as_str() {
-        "" => id.name.clone(),
-        env => format!("{env}-{}", id.name),
+        "" => format!("{prefix}{}", id.name),
+        env => format!("{prefix}{env}-{}", id.name),
     });
+    if !name.starts_with(prefix) {
+        return Err(Failure::new(format!("{id} is simulated: its context begins with `{SANDBOX_PREFIX}`"))
+            .help(format!("choose such a name:   --context {SANDBOX_PREFIX}{name}")));
+    }
     if name.is_empty() || name.chars().any(char::is_control) {
         return Err(Failure::new("a context needs a name of printable characters"));
     }
     let path = target(args.kubeconfig.as_deref())?;
     let entry =
-        Entry::new(kubeconfig, &name, id).map_err(|error| failure(error, id, "the cluster's kubeconfig", &name))?;
+        Entry::new(kubeconfig, &name, owner).map_err(|error| failure(error, id, "the cluster's kubeconfig", &name))?;
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         project::make(folder)?;
     }
@@ -185,6 +289,7 @@ fn merge_into(args: &Args, id: &ResourceId, kubeconfig: &str) -> Outcome {
         }
         project::write_private(&path, merged.text.as_bytes())?;
     }
+    Merged::remember(&path);
     anstream::eprintln!("context {name} is in {place}, and the current one");
     if args.workspace.sandbox.sandbox && sandbox::recorded(&project::folder()?).is_none() {
         anstream::eprintln!(
@@ -206,7 +311,8 @@ fn failure(error: MergeError, id: &ResourceId, place: &str, name: &str) -> Failu
         MergeError::Incomplete(what) => Failure::new(format!("the kubeconfig of {id} lacks {what}"))
             .help("to look at it:   berth kubeconfig KIND/NAME, without --merge"),
         MergeError::Taken { what } => {
-            Failure::new(format!("{place} has a {what} named `{name}` that is not of {id}; nothing was changed"))
+            Failure::new(format!("{place} has a {what} named `{name}` that is of another cluster; nothing was changed"))
+                .note(format!("the one to put there is {id}"))
                 .help("choose another name with --context NAME, or add --force to take this one")
         }
     }

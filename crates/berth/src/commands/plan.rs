@@ -66,9 +66,9 @@ fn on_server(args: &Args, target: Target, mut loaded: Loaded) -> Outcome {
         let format = args.output.output;
         let planned =
             match make_server_plan(&remote, &files, &[], None, Some(&mut loaded), format, args.recreate).await? {
-            Ok(planned) => planned,
-            Err(exit) => return Ok(exit),
-        };
+                Ok(planned) => planned,
+                Err(exit) => return Ok(exit),
+            };
         if let Some(path) = &args.out {
             saved_plan::write(&SavedServerPlan::new(remote.url(), &loaded, &planned)?, path)?;
         }

@@ -160,11 +160,14 @@ async fn serve(args: Args, verbose: u8) -> Outcome {
     let guard = telemetry::start(&telemetry).map_err(|error| Failure::caused("cannot start the log", &error))?;
     let mut ends = Ends::listen()?;
     let mut config = config(&args)?;
+    // Before this start leaves one there.
+    let had_sandbox = crate::sandbox::cloud_path(&args.folder).exists();
     let sandbox = match args.sandbox.sandbox {
         true => Some(connect_or_start(args.sandbox.speed, &args.folder).await?),
         false => None,
     };
     config.simulated = sandbox.as_ref().map(simulated);
+    config.was_simulated = had_sandbox;
     let database = config.store.location.to_string();
     let running = start(config).await.map_err(|error| cannot_start(&error, &args))?;
     output::print(&how_to(&running, &args, &database))?;
@@ -247,6 +250,12 @@ fn cannot_start(error: &StartError, args: &Args) -> Failure {
         StartError::Listen { source, .. } if source.kind() == std::io::ErrorKind::AddrInUse => {
             failure.help("another server may be running; choose another address with --listen")
         }
+        StartError::OtherClouds { sandbox: true } => failure
+            .help("start it without --sandbox")
+            .help("or give it a state of its own for the sandbox, with --folder or --db"),
+        StartError::OtherClouds { sandbox: false } => failure
+            .help("start it with --sandbox")
+            .help("or give it a state of its own for real clouds, with --folder or --db"),
         StartError::Folder { .. } => failure.help("choose another place with --folder"),
         StartError::Tls(_) if args.tls_cert.is_some() => {
             failure.help("leave --tls-cert and --tls-key out to let the server make its own")

@@ -203,7 +203,7 @@ fn table(tasks: &[pb::Task], wide: bool) -> String {
     if wide {
         columns.splice(7..7, ["ACCOUNT", "TRIES", "PRIORITY", "NOT BEFORE"]);
     }
-    let mut table = Table::new(columns);
+    let mut table = Table::new(columns).sandbox(tasks.iter().any(|task| task.sandbox));
     let now = Timestamp::now();
     for task in tasks {
         let mut row = vec![
@@ -256,6 +256,7 @@ pub fn took(task: &pb::Task, now: Timestamp) -> String {
 fn as_json(task: &pb::Task) -> Value {
     json!({
         "id": task.id,
+        "sandbox": task.sandbox,
         "op": task.op,
         "resource": task.resource.as_ref().filter(|id| !id.kind.is_empty()).map(|id| convert::id_of(Some(id))),
         "resources": task.resources,

@@ -298,7 +298,7 @@ fn seconds(text: &str) -> Result<i64, String> {
 }
 
 pub fn as_json(token: &pb::Token) -> Value {
-    let time = |text: &str| if text.is_empty() { Value::Null } else { json!(text) };
+    let given = |text: &str| if text.is_empty() { Value::Null } else { json!(text) };
     json!({
         "id": token.id,
         "name": token.name,
@@ -307,9 +307,11 @@ pub fn as_json(token: &pb::Token) -> Value {
         "env": token.env,
         "createdAt": token.created_at,
         "createdBy": token.created_by,
-        "expiresAt": time(&token.expires_at),
-        "revokedAt": time(&token.revoked_at),
-        "usedAt": time(&token.used_at),
+        "expiresAt": given(&token.expires_at),
+        "revokedAt": given(&token.revoked_at),
+        "usedAt": given(&token.used_at),
+        "identity": given(&token.identity),
+        "owner": given(&token.owner),
     })
 }
 

@@ -38,7 +38,8 @@ pub fn run(args: Args) -> Outcome {
 }
 
 fn table(workers: &[pb::Worker]) -> String {
-    let mut table = Table::new(["NAME", "BUSY", "SEEN", "STATE", "VERSION", "SERVICES"]);
+    let mut table = Table::new(["NAME", "BUSY", "SEEN", "STATE", "VERSION", "SERVICES"])
+        .sandbox(workers.iter().any(|worker| worker.sandbox));
     let now = Timestamp::now();
     for worker in workers {
         table.row([
@@ -78,5 +79,6 @@ fn as_json(worker: &pb::Worker) -> Value {
         "version": worker.version,
         "seenAt": worker.seen_at,
         "draining": worker.draining,
+        "sandbox": worker.sandbox,
     })
 }

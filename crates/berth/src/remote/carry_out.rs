@@ -29,6 +29,8 @@ pub struct ServerPlan {
     pub sent: Value,
     pub state: String,
     pub code: String,
+    /// The server's clouds are simulated.
+    pub sandbox: bool,
 }
 
 /// What is asked of a server.
@@ -100,8 +102,8 @@ pub async fn make_plan(
         Failure::caused("the server's plan cannot be read", &error)
             .help("server and command may be of different versions:   berth doctor")
     })?;
-    let pb::PlanResponse { verdicts, bases, calls, state, code, .. } = answer;
-    Ok(Ok(ServerPlan { plan, verdicts, bases, calls, sent, state, code }))
+    let pb::PlanResponse { verdicts, bases, calls, state, code, sandbox, .. } = answer;
+    Ok(Ok(ServerPlan { plan, verdicts, bases, calls, sent, state, code, sandbox }))
 }
 
 /// What policies say of a plan. Answers whether one of them forbids it.
@@ -121,8 +123,7 @@ pub async fn carry_out(mut job: Job<'_>) -> Result<Ended, Failure> {
     let remote = job.remote;
     let saved = job.promise.map(|promise| promise.saved.clone());
     let loaded = job.loaded.as_mut();
-    let planned =
-        make_plan(remote, &job.files, &job.delete, saved.clone(), loaded, job.format, job.recreate).await?;
+    let planned = make_plan(remote, &job.files, &job.delete, saved.clone(), loaded, job.format, job.recreate).await?;
     let ended = |exit, plan, idle, calls| Ended { exit, plan, idle, calls };
     let planned = match planned {
         Ok(planned) => planned,
@@ -136,7 +137,7 @@ pub async fn carry_out(mut job: Job<'_>) -> Result<Ended, Failure> {
             "--parallelism has no effect on a server: its workers' --capacity says how much is done at once"
         );
     }
-    let ServerPlan { plan, verdicts, bases, calls, .. } = planned;
+    let ServerPlan { plan, verdicts, bases, calls, sandbox, .. } = planned;
     let people = matches!(job.format, Format::Table | Format::Wide);
     if people && (!plan.is_quiet() || !job.delete.is_empty()) {
         anstream::eprint!("{}", plan_view::text(&plan, job.format == Format::Wide));
@@ -153,8 +154,9 @@ pub async fn carry_out(mut job: Job<'_>) -> Result<Ended, Failure> {
         confirm_recreate(&plan, job.recreate)?;
         let declared = job.loaded.as_ref().map(|loaded| loaded.manifests.as_slice()).unwrap_or_default();
         // A plan that was looked at and saved needs no second yes; what it takes away it said.
-        let seen = ConfirmArgs { yes: true, allow_replace: true };
-        confirm(&plan, if job.promise.is_some() { seen } else { job.confirm }, |id| {
+        let seen = ConfirmArgs { yes: true, allow_replace: true, sandbox };
+        let asked = ConfirmArgs { sandbox, ..job.confirm };
+        confirm(&plan, if job.promise.is_some() { seen } else { asked }, |id| {
             let protects = |value: Option<&str>| value == Some("true");
             let manifest =
                 there.get(id).and_then(|r| r.as_ref()).map(|r| Value::Object(convert::map(r.manifest.as_ref())));

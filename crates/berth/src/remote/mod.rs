@@ -22,6 +22,7 @@ use secrecy::SecretString;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tonic::{Request, Status};
 
@@ -40,13 +41,30 @@ const AT_ONCE: usize = 8;
 pub struct Remote {
     pub client: Client,
     pub target: Arc<Target>,
+    /// What it showed is simulated.
+    sandbox: Arc<AtomicBool>,
 }
 
 impl Remote {
     pub async fn open(target: Target) -> Result<Self, Failure> {
         tracing::info!(server = target.context.server, context = target.name, "asking a server");
         let client = target.context.connection().connect().await?;
-        Ok(Self { client, target: Arc::new(target) })
+        Ok(Self::over(client, target))
+    }
+
+    pub fn over(client: Client, target: Target) -> Self {
+        Self { client, target: Arc::new(target), sandbox: Arc::default() }
+    }
+
+    /// Whether the resources that it showed so far are simulated.
+    pub fn is_sandbox(&self) -> bool {
+        self.sandbox.load(Ordering::Relaxed)
+    }
+
+    fn note(&self, resource: &pb::Resource) {
+        if resource.sandbox {
+            self.sandbox.store(true, Ordering::Relaxed);
+        }
     }
 
     pub fn url(&self) -> &str {
@@ -111,6 +129,7 @@ impl Remote {
         let mut resources = self.client.resources();
         loop {
             let page = resources.list(request.clone()).await.map_err(|s| self.fail(&s))?.into_inner();
+            page.resources.iter().for_each(|resource| self.note(resource));
             all.extend(page.resources);
             if page.next_page_token.is_empty() {
                 return Ok(all);
@@ -122,7 +141,10 @@ impl Remote {
     /// `None` where there is none, or none that may be seen.
     pub async fn get(&self, id: &ResourceId) -> Result<Option<pb::Resource>, Failure> {
         match self.client.resources().get(convert::get_request(id)).await {
-            Ok(resource) => Ok(Some(resource.into_inner())),
+            Ok(resource) => {
+                self.note(resource.get_ref());
+                Ok(Some(resource.into_inner()))
+            }
             Err(status) => match self.fault(&status) {
                 fault if fault.code == Code::NotFound => Ok(None),
                 fault => Err(fault.into()),

@@ -52,6 +52,7 @@ fn model() -> Model {
         what: "started".into(),
         detail: "apply on w1 \u{1b}[2J".into(),
         task: "0192f3a0".into(),
+        ..Default::default()
     });
     model.workers = vec![pb::Worker {
         name: "w1".into(),

@@ -1,6 +1,8 @@
 //! Workers and servers that do not fit together: of another version, or simulated where the other is real.
 
 use crate::harness::*;
+use crate::place::Server;
+use crate::watch::Terminal;
 use berth_server::pb;
 use berth_server::worker::PROTOCOL;
 use std::time::{Duration, Instant};
@@ -57,4 +59,100 @@ async fn a_worker_from_before_the_protocol_had_a_number_is_told_to_upgrade() {
     let new = pb::LeaseRequest { protocol: PROTOCOL, ..old };
     let answer = client.worker().lease(new).await.unwrap().into_inner();
     assert_eq!((answer.protocol, answer.tasks.len(), answer.simulated), (PROTOCOL, 1, None));
+}
+
+const CLUSTER: &str = "CivoKubernetesCluster/dev";
+const DEV: &str = include_str!("../../../../examples/civo/dev.yaml");
+
+/// A state of simulated clouds is not a real server's, nor the other way round, once something was made in them.
+#[test]
+fn a_state_is_of_simulated_clouds_or_of_real_ones() {
+    let server = Server::start(&[]);
+    let user = server.admin();
+    user.write("dev.yaml", DEV);
+    user.berth(&["apply", "-f", "dev.yaml", "--yes"]).ok();
+    let folder = server.stop();
+    Server::refused_in(&folder, &[]).exits(1).says("made in simulated clouds").says("start it with --sandbox");
+    // As the version before left it: what it is of shows by what lies beside it.
+    let clouds = "DELETE FROM meta WHERE name = 'clouds'";
+    assert_eq!(sql(&folder.path().join("berth-server/state.db"), clouds), 1);
+    Server::refused_in(&folder, &[]).exits(1).says("made in simulated clouds");
+    drop(Server::start_in(folder, &[]));
+}
+
+fn sql(file: &std::path::Path, text: &'static str) -> u64 {
+    use sqlx::{ConnectOptions, Executor};
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let options = sqlx::sqlite::SqliteConnectOptions::new().filename(file);
+        let mut connection = options.connect().await.expect("the file opens");
+        connection.execute(text).await.expect("it runs").rows_affected()
+    })
+}
+
+#[test]
+fn what_is_simulated_says_so_and_its_contexts_replace_no_others() {
+    let server = Server::start(&[]);
+    let user = server.admin();
+    user.write("dev.yaml", DEV);
+    Terminal::start(&user, &["apply", "-f", "dev.yaml"]).shows("sandbox: ");
+    user.berth(&["apply", "-f", "dev.yaml", "--yes"]).ok();
+    for args in [
+        &["get"][..],
+        &["get", "-o", "wide"],
+        &["describe", CLUSTER],
+        &["tasks"],
+        &["events"],
+        &["workers"],
+        &["doctor"],
+    ] {
+        user.berth(args).ok().says("sandbox");
+    }
+    assert_eq!(user.berth(&["get", CLUSTER, "-o", "json"]).ok().json()["status"]["sandbox"], true);
+    for list in ["tasks", "events", "workers"] {
+        let all = user.berth(&[list, "-o", "json"]).ok().json();
+        assert!(
+            all.as_array().is_some_and(|all| !all.is_empty() && all.iter().all(|one| one["sandbox"] == true)),
+            "{all}"
+        );
+    }
+
+    // A real cluster's context of the name that this one would have had.
+    let real = "apiVersion: v1\nkind: Config\nclusters:\n- name: dev-dev\n  cluster: {server: \"https://real:6443\"}\n\
+                users:\n- name: dev-dev\n  user: {token: real}\ncontexts:\n- name: dev-dev\n  \
+                context: {cluster: dev-dev, user: dev-dev}\ncurrent-context: dev-dev\n";
+    user.write(".kube/config", real);
+    let config = || std::fs::read_to_string(user.path().join(".kube/config")).unwrap();
+    user.berth(&["kubeconfig", CLUSTER, "--merge", "--context", "dev-dev", "--force"])
+        .exits(1)
+        .says("begins with `sandbox-`")
+        .says("--context sandbox-dev-dev");
+    assert_eq!(config(), real);
+    user.berth(&["kubeconfig", CLUSTER, "--merge"]).ok().says("context sandbox-dev-dev is in");
+    let merged = config();
+    assert!(merged.contains("https://real:6443") && merged.contains("current-context: sandbox-dev-dev"), "{merged}");
+    // Another server's cluster of the same name, simulated or not, is another cluster.
+    let other = Server::start(&[]);
+    let stranger = other.admin();
+    stranger.write("dev.yaml", DEV);
+    stranger.berth(&["apply", "-f", "dev.yaml", "--yes"]).ok();
+    let shared = user.path().join(".kube/config").display().to_string();
+    let merge = ["kubeconfig", CLUSTER, "--merge", "--kubeconfig", &shared];
+    stranger.berth(&merge).exits(1).says("of another cluster").says("--force");
+    assert_eq!(config(), merged);
+    stranger.berth(&[&merge[..], &["--context", "sandbox-theirs"]].concat()).ok();
+
+    // Deleting takes out what was written for it, wherever that was, and nothing else.
+    user.berth(&["kubeconfig", CLUSTER, "--merge", "--kubeconfig", "other"]).ok();
+    user.berth(&["delete", "-f", "dev.yaml", "--yes", "--allow-delete"])
+        .ok()
+        .says("context sandbox-dev-dev is taken out");
+    let left = config();
+    assert!(
+        left.contains("https://real:6443") && left.contains("sandbox-theirs") && !left.contains("sandbox-dev-dev"),
+        "{left}"
+    );
+    assert!(!std::fs::read_to_string(user.path().join("other")).unwrap().contains("sandbox-dev-dev"));
+    stranger.berth(&["delete", "-f", "dev.yaml", "--yes", "--allow-delete"]).ok().says("context sandbox-theirs");
+    assert!(!config().contains("sandbox-"), "{}", config());
 }

@@ -46,6 +46,25 @@ impl Server {
         Self::run(dir, &args)
     }
 
+    /// One that does not start; what it said.
+    pub fn refused_in(dir: &TempDir, more: &[&str]) -> Run {
+        let mut args = vec!["server", "--listen", "127.0.0.1:0"];
+        args.extend(more);
+        let mut command = berth(dir.path(), &args);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("berth runs");
+        for _ in 0..600 {
+            if child.try_wait().expect("a child").is_some() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        _ = child.kill();
+        let output = child.wait_with_output().expect("its output");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+        Run { args: args.join(" "), code: output.status.code(), stdout, stderr }
+    }
+
     pub fn without_worker() -> Self {
         Self::run(Arc::new(tempfile::tempdir().expect("a folder")), &["--no-worker"])
     }

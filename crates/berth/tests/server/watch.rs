@@ -12,14 +12,14 @@ use std::time::{Duration, Instant};
 const WAIT: Duration = Duration::from_secs(30);
 
 /// A program on a terminal of its own.
-struct Terminal {
+pub struct Terminal {
     keys: File,
     child: Child,
     drawn: Arc<Mutex<Vec<u8>>>,
 }
 
 impl Terminal {
-    fn start(user: &User, args: &[&str]) -> Self {
+    pub fn start(user: &User, args: &[&str]) -> Self {
         let near = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&near).unwrap();
         unlockpt(&near).unwrap();
@@ -57,7 +57,7 @@ impl Terminal {
     }
 
     #[track_caller]
-    fn shows(&self, wanted: &str) {
+    pub fn shows(&self, wanted: &str) {
         let until = Instant::now() + WAIT;
         while !self.text().contains(wanted) {
             assert!(Instant::now() < until, "`{wanted}` is not drawn:\n{}", self.text());

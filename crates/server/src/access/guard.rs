@@ -2,7 +2,7 @@
 //! for each call, and so briefly that a revocation holds on every server almost at once.
 
 use super::attempts::{Attempts, Failed};
-use super::live::{Live, READ_ALL_EVERY};
+use super::live::Live;
 use super::principal::Principal;
 use super::token;
 use crate::api::rate::Rate;
@@ -77,7 +77,8 @@ impl Guard {
         let principal = match fresh {
             Some(principal) => principal,
             None => {
-                if !stale && !self.live.holds(&hash).await? {
+                let hurried = peer.is_some_and(|peer| self.attempts.spent(peer, Instant::now()));
+                if !stale && !self.live.holds(&hash, hurried).await? {
                     return Err(self.failed(peer, Some(hash), "unknown"));
                 }
                 self.look_up(hash, peer).await?
@@ -149,14 +150,7 @@ impl Guard {
 
     /// Reads which tokens hold, until told to stop.
     pub async fn keep_live(self: Arc<Self>, stop: CancellationToken) {
-        loop {
-            if let Err(error) = self.live.read_all().await {
-                tracing::warn!(%error, "which tokens hold could not be read");
-            }
-            if stop.run_until_cancelled(tokio::time::sleep(READ_ALL_EVERY)).await.is_none() {
-                return;
-            }
-        }
+        self.live.keep(stop).await;
     }
 
     /// Writes when tokens were last used, until told to stop.

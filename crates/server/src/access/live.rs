@@ -5,14 +5,18 @@ use crate::metrics::Metrics;
 use berth_store::{Control, LIST_MAX, StoreError};
 use jiff::{SignedDuration, Timestamp};
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
 
 /// All of them are read anew this often: what expired or was revoked is forgotten.
-pub const READ_ALL_EVERY: Duration = Duration::from_secs(600);
+const READ_ALL_EVERY: Duration = Duration::from_secs(600);
 /// New ones are looked for at most this often, however many ask.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+const LOOK_EVERY: Duration = Duration::from_millis(25);
+/// And this often for those who are not waited for.
+const LOOK_BEHIND_EVERY: Duration = Duration::from_secs(1);
 /// How much earlier than now a token may have been made that is still new: as far as the servers' clocks may be apart.
 const NEW_FOR: SignedDuration = SignedDuration::from_mins(5);
 /// Callers that wait for such a look; the others are answered by what is known.
@@ -29,6 +33,8 @@ pub struct Live {
     /// When the last look began, and whether it went well.
     looked: tokio::sync::Mutex<Option<(Instant, bool)>>,
     waiting: Semaphore,
+    /// Someone asked and was not waited for.
+    wanted: AtomicBool,
 }
 
 #[derive(Default)]
@@ -41,7 +47,7 @@ struct Hashes {
 impl Live {
     pub fn new(control: Control, metrics: Metrics) -> Self {
         let (hashes, looked) = (Mutex::default(), tokio::sync::Mutex::new(None));
-        Self { control, metrics, hashes, looked, waiting: Semaphore::new(WAITING_MAX) }
+        Self { control, metrics, hashes, looked, waiting: Semaphore::new(WAITING_MAX), wanted: AtomicBool::new(false) }
     }
 
     fn hashes(&self) -> MutexGuard<'_, Hashes> {
@@ -53,13 +59,17 @@ impl Live {
         !hashes.whole || hashes.set.contains(hash)
     }
 
-    /// Whether a token may be valid: `false` only for one that is not.
-    pub async fn holds(&self, hash: &Hash) -> Result<bool, StoreError> {
+    /// Whether a token may be valid. One that another server made a moment ago is found too; for a caller who shows many bad
+    /// ones (`hurried`) that may take a second.
+    pub async fn holds(&self, hash: &Hash, hurried: bool) -> Result<bool, StoreError> {
         if self.may_hold(hash) {
             return Ok(true);
         }
-        // Another server may have made it a moment ago.
-        let Ok(_waits) = self.waiting.try_acquire() else { return Ok(false) };
+        let waits = self.waiting.try_acquire().ok().filter(|_| !hurried);
+        if waits.is_none() {
+            self.wanted.store(true, Ordering::Relaxed);
+            return Ok(false);
+        }
         self.look().await?;
         Ok(self.may_hold(hash))
     }
@@ -92,8 +102,29 @@ impl Live {
         read.map(|_| ())
     }
 
+    /// Keeps what is known up to date, until told to stop.
+    pub async fn keep(&self, stop: CancellationToken) {
+        let mut all_at = Instant::now();
+        loop {
+            let due = Instant::now() >= all_at;
+            let read = match due {
+                true => self.read_all().await,
+                false if self.wanted.swap(false, Ordering::Relaxed) => self.look().await,
+                false => Ok(()),
+            };
+            match read {
+                Ok(()) if due => all_at = Instant::now() + READ_ALL_EVERY,
+                Ok(()) => {}
+                Err(error) => tracing::warn!(%error, "which tokens hold could not be read"),
+            }
+            if stop.run_until_cancelled(tokio::time::sleep(LOOK_BEHIND_EVERY)).await.is_none() {
+                return;
+            }
+        }
+    }
+
     /// All of them, in place of what was known.
-    pub async fn read_all(&self) -> Result<(), StoreError> {
+    async fn read_all(&self) -> Result<(), StoreError> {
         let mut set = HashSet::new();
         let all = self.read(String::new(), &mut |hash| _ = set.insert(hash)).await?;
         let mut hashes = self.hashes();

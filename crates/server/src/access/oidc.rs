@@ -3,11 +3,13 @@
 
 use super::principal::{PERSON, Role};
 use crate::fault::{Code, Fault};
+use berth_store::UsedOnce;
 use jsonwebtoken::jwk::{Jwk, KeyAlgorithm, PublicKeyUse};
 use jsonwebtoken::{Algorithm, DecodingKey, Validation};
 use reqwest::Url;
 use serde::Deserialize;
 use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -26,7 +28,10 @@ const KEYS_AGAIN: Duration = Duration::from_secs(10);
 const LEEWAY: Duration = Duration::from_secs(30);
 /// An ID token is for a login now, not for one next week.
 const ISSUED_WITHIN: Duration = Duration::from_secs(3600);
-const NAME_CHARS_MAX: usize = 200;
+const NAME_CHARS_MAX: usize = 400;
+const EMAIL: &str = "email";
+/// Claims that people may choose for themselves: whoever is let in by these lets everyone in.
+const CHOSEN_CLAIMS: [&str; 4] = ["preferred_username", "name", "nickname", "given_name"];
 /// Signatures by the provider's private key; never ones that a public text would suffice for.
 const ALGORITHMS: [Algorithm; 9] = [
     Algorithm::RS256,
@@ -106,6 +111,8 @@ pub enum OidcError {
     Client(#[source] reqwest::Error),
     #[error("no group has a role, so that nobody could log in")]
     NoRoles,
+    #[error("roles cannot be given by the claim `{0}`: people may choose it for themselves")]
+    ChosenClaim(String),
 }
 
 /// A person who may come in.
@@ -115,6 +122,10 @@ pub struct Person {
     pub name: String,
     /// The provider's own, unchanging name for them.
     pub subject: String,
+    /// The issuer, `#` and the subject: who they are, whatever name is shown.
+    pub identity: String,
+    /// The token that says so, which logs in once.
+    pub login: UsedOnce,
     pub role: Role,
     pub org: String,
     pub env: String,
@@ -158,6 +169,9 @@ impl Oidc {
         if config.roles.is_empty() {
             return Err(OidcError::NoRoles);
         }
+        if CHOSEN_CLAIMS.contains(&config.groups_claim.as_str()) {
+            return Err(OidcError::ChosenClaim(config.groups_claim));
+        }
         let mut builder = reqwest::Client::builder()
             .timeout(ANSWER_WITHIN)
             .redirect(reqwest::redirect::Policy::none())
@@ -182,7 +196,7 @@ impl Oidc {
         if text(&claims, "nonce") != nonce {
             return Err(invalid("it was made for another login"));
         }
-        self.known(&claims)
+        self.known(&claims, used_once(id_token, &claims))
     }
 
     async fn claims(&self, id_token: &str) -> Result<Map<String, Value>, Fault> {
@@ -299,17 +313,16 @@ impl Oidc {
     }
 
     /// Name and role. With several groups that have a role, the highest role holds, and of these the widest.
-    fn known(&self, claims: &Map<String, Value>) -> Result<Person, Fault> {
+    fn known(&self, claims: &Map<String, Value>, login: UsedOnce) -> Result<Person, Fault> {
         let subject = text(claims, "sub").to_owned();
-        let verified = claims.get("email_verified").and_then(Value::as_bool) == Some(true);
-        let email = Some(text(claims, "email")).filter(|email| verified && !email.is_empty());
-        let preferred = Some(text(claims, "preferred_username")).filter(|name| !name.is_empty());
-        let name = email.or(preferred).unwrap_or(&subject);
+        let name = &shown_name(claims, &subject);
         let harmless = |c: char| !c.is_control() && !c.is_whitespace();
         if subject.is_empty() || name.chars().count() > NAME_CHARS_MAX || !name.chars().all(harmless) {
             return Err(invalid("it names nobody"));
         }
-        let groups = groups(claims, &self.config.groups_claim);
+        let claim = &self.config.groups_claim;
+        // An address that nobody checked is nobody's, and gives no role.
+        let groups = if claim == EMAIL && !is_verified(claims) { Vec::new() } else { groups(claims, claim) };
         let rank = |given: &&GroupRole| {
             let role = Role::ALL.iter().position(|role| *role == given.role);
             (role, given.org.is_empty(), given.env.is_empty())
@@ -324,13 +337,41 @@ impl Oidc {
         };
         Ok(Person {
             name: format!("{PERSON}{name}"),
+            identity: format!("{}#{subject}", self.config.issuer),
             subject,
+            login,
             role: best.role,
             org: best.org.clone(),
             env: best.env.clone(),
             group: best.group.clone(),
         })
     }
+}
+
+fn is_verified(claims: &Map<String, Value>) -> bool {
+    claims.get("email_verified").and_then(Value::as_bool) == Some(true)
+}
+
+/// An address that the provider checked is a person's own. Any other name is one that they may have chosen: the subject
+/// stands beside it, so that nobody looks like another.
+fn shown_name(claims: &Map<String, Value>, subject: &str) -> String {
+    let (email, preferred) = (text(claims, EMAIL), text(claims, "preferred_username"));
+    match (is_verified(claims) && !email.is_empty() && !email.contains('#'), preferred) {
+        (true, _) => email.to_owned(),
+        (false, "") => subject.to_owned(),
+        (false, preferred) if preferred == subject => subject.to_owned(),
+        (false, preferred) => format!("{preferred}#{subject}"),
+    }
+}
+
+/// What of an ID token is the same however it is written, and until when it would be taken. A signature may have more than
+/// one form; what it signs has not.
+fn used_once(id_token: &str, claims: &Map<String, Value>) -> UsedOnce {
+    let signed = id_token.rsplit_once('.').map_or(id_token, |(signed, _)| signed);
+    let seconds = |name: &str| claims.get(name).and_then(Value::as_f64).unwrap_or(0.0) as i64;
+    let last = seconds("exp").min(seconds("iat").saturating_add(ISSUED_WITHIN.as_secs().cast_signed()));
+    let until = jiff::Timestamp::from_second(last.saturating_add(2 * LEEWAY.as_secs().cast_signed()));
+    UsedOnce { hash: Sha256::digest(signed).into(), expires_at: until.unwrap_or(jiff::Timestamp::MAX) }
 }
 
 /// https, or this machine itself.
@@ -394,7 +435,7 @@ fn text<'c>(claims: &'c Map<String, Value>, name: &str) -> &'c str {
     claims.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
-fn invalid(why: &str) -> Fault {
+pub(super) fn invalid(why: &str) -> Fault {
     Fault::new(Code::Unauthenticated, format!("the identity provider's token is not accepted: {why}"))
         .help("log in again:   berth login")
 }

@@ -59,6 +59,8 @@ pub struct Principal {
     /// Name of the token.
     pub name: String,
     pub actor: Actor,
+    /// The person who answers for it; empty where none is known.
+    pub owner: String,
     pub role: Role,
     /// Empty: all.
     pub org: String,
@@ -67,18 +69,26 @@ pub struct Principal {
 }
 
 impl Principal {
-    /// `None` for a role that this server does not know: such a token may do nothing.
+    /// `None` for a role that this server does not know, and for a person's session from before identities were kept: such
+    /// tokens may do nothing.
     pub fn of(row: &TokenRow) -> Option<Self> {
         let role = Role::parse(&row.role)?;
-        let actor = match role {
-            _ if row.name.starts_with(PERSON) => row.name.clone(),
+        let is_person = row.name.starts_with(PERSON);
+        if is_person && row.identity.is_empty() {
+            return None;
+        }
+        let name = match role {
+            _ if is_person => row.name.clone(),
             Role::Worker => format!("worker:{}", row.name),
             _ => format!("token:{}", row.name),
         };
+        let id = if is_person { row.identity.clone() } else { format!("token:{}", row.id) };
+        let owner = if row.owner.is_empty() { id.clone() } else { row.owner.clone() };
         Some(Self {
             token_id: row.id.clone(),
             name: row.name.clone(),
-            actor: Actor::new(actor),
+            actor: Actor { name, id, owner },
+            owner: row.owner.clone(),
             role,
             org: row.org.clone(),
             env: row.env.clone(),
@@ -92,6 +102,7 @@ impl Principal {
             token_id: String::new(),
             name: name.to_owned(),
             actor: Actor::new(name),
+            owner: String::new(),
             role,
             org: String::new(),
             env: String::new(),

@@ -8,7 +8,7 @@ use super::token;
 use crate::api::convert::{argument, short};
 use crate::fault::{Code, Fault};
 use crate::pb;
-use berth_store::{AuditQuery, Control, LIST_MAX, NewToken, RotateFrom, RotateStep, TokenRow};
+use berth_store::{Actor, AuditQuery, Control, ControlError, LIST_MAX, NewToken, RotateFrom, RotateStep, TokenRow};
 use jiff::{SignedDuration, Timestamp};
 use secrecy::{ExposeSecret, SecretString};
 use std::sync::Arc;
@@ -34,11 +34,13 @@ pub struct Service {
     control: Control,
     guard: Arc<Guard>,
     oidc: Option<Arc<Oidc>>,
+    /// The server's clouds are simulated.
+    sandbox: bool,
 }
 
 impl Service {
-    pub fn new(guard: Arc<Guard>, oidc: Option<Arc<Oidc>>) -> Self {
-        Self { control: guard.control().clone(), guard, oidc }
+    pub fn new(guard: Arc<Guard>, oidc: Option<Arc<Oidc>>, sandbox: bool) -> Self {
+        Self { control: guard.control().clone(), guard, oidc, sandbox }
     }
 
     async fn create(
@@ -66,7 +68,8 @@ impl Service {
         let now = Timestamp::now();
         let expires_at = after(now, seconds)?;
         let detail = format!("role {}, for {}, until {expires_at}", role.as_str(), scope(&asked.org, &asked.env));
-        let (secret, new) = new_token(asked.name, role, asked.org, asked.env, expires_at)?;
+        let (secret, mut new) = new_token(asked.name, role, asked.org, asked.env, expires_at)?;
+        new.owner.clone_from(&caller.owner);
         let note = note("create token", format!("token {} ({})", new.name, new.id), detail);
         let hash = new.hash;
         let row = self.control.create_token(new, &caller.actor, note, now).await?;
@@ -134,11 +137,17 @@ impl Service {
             person.group,
             person.subject
         );
-        let (secret, new) = new_token(person.name.clone(), person.role, person.org, person.env, expires_at)?;
-        let actor = berth_store::Actor::new(person.name);
+        let actor = Actor { name: person.name.clone(), id: person.identity.clone(), owner: person.identity.clone() };
+        let (secret, mut new) = new_token(person.name, person.role, person.org, person.env, expires_at)?;
+        new.identity.clone_from(&person.identity);
+        new.owner = person.identity;
+        new.login = Some(person.login);
         let note = note("login", format!("token {}", new.id), detail);
         let hash = new.hash;
-        let row = self.control.create_token(new, &actor, note, now).await?;
+        let row = self.control.create_token(new, &actor, note, now).await.map_err(|error| match error {
+            ControlError::UsedLogin => super::oidc::invalid("it was used to log in already"),
+            error => error.into(),
+        })?;
         self.guard.made(hash);
         Ok(pb::CreateTokenResponse { token: Some(shown(&row)), secret: secret.expose_secret().to_owned() })
     }
@@ -156,6 +165,7 @@ impl Service {
             id: entry.id,
             at: entry.at.to_string(),
             actor: entry.actor,
+            actor_id: entry.actor_id,
             action: entry.action,
             target: entry.target,
             detail: entry.detail,
@@ -179,7 +189,10 @@ fn new_token(
         Fault::new(Code::Internal, "no token can be made just now")
     })?;
     let id = Uuid::now_v7().to_string();
-    Ok((secret, NewToken { id, name, hash, role: role.as_str().into(), org, env, expires_at: Some(expires_at) }))
+    let role = role.as_str().into();
+    let (identity, owner) = (String::new(), String::new());
+    let new = NewToken { id, name, hash, role, org, env, expires_at: Some(expires_at), identity, owner, login: None };
+    Ok((secret, new))
 }
 
 /// Whether a state has no token at all: then nobody can call its servers.
@@ -201,6 +214,9 @@ pub async fn keep_first_token(control: &Control, secret: &SecretString) -> Resul
         org: String::new(),
         env: String::new(),
         expires_at: Some(expires_at),
+        identity: String::new(),
+        owner: String::new(),
+        login: None,
     };
     let note =
         note("create token", format!("token {} ({})", new.name, new.id), format!("role admin, until {expires_at}"));
@@ -285,6 +301,8 @@ fn shown(row: &TokenRow) -> pb::Token {
         expires_at: time(row.expires_at),
         revoked_at: time(row.revoked_at),
         used_at: time(row.used_at),
+        identity: row.identity.clone(),
+        owner: row.owner.clone(),
     }
 }
 
@@ -324,6 +342,7 @@ impl pb::access_server::Access for Service {
     ) -> Result<Response<pb::LoginOptionsResponse>, Status> {
         let mut options = pb::LoginOptionsResponse {
             server_version: env!("CARGO_PKG_VERSION").into(),
+            sandbox: self.sandbox,
             ..pb::LoginOptionsResponse::default()
         };
         if let Some(oidc) = &self.oidc {

@@ -61,7 +61,11 @@ fn maybe_time(at: Option<Timestamp>) -> String {
 }
 
 /// A resource to show: secrets are replaced by a word.
-pub fn resource(stored: &StoredResource, meta: Option<&ControlMeta>) -> Result<pb::Resource, StoreError> {
+pub fn resource(
+    stored: &StoredResource,
+    meta: Option<&ControlMeta>,
+    sandbox: bool,
+) -> Result<pb::Resource, StoreError> {
     let mut manifest = stored.sealed_manifest()?;
     for pointer in stored.sealed_paths()? {
         if let Some(slot) = manifest.pointer_mut(&pointer) {
@@ -94,6 +98,7 @@ pub fn resource(stored: &StoredResource, meta: Option<&ControlMeta>) -> Result<p
         source_document: stored.source.document,
         drift_checked_at: meta.map(|meta| maybe_time(meta.drift_checked_at)).unwrap_or_default(),
         drift,
+        sandbox,
     })
 }
 
@@ -118,7 +123,7 @@ pub fn difference(row: &Value) -> pb::Difference {
     }
 }
 
-pub fn task(task: &Task) -> pb::Task {
+pub fn task(task: &Task, sandbox: bool) -> pb::Task {
     pb::Task {
         id: task.id.0.clone(),
         op: task.op.as_str().into(),
@@ -140,6 +145,7 @@ pub fn task(task: &Task) -> pb::Task {
         cancelling: task.cancelling,
         generation: task.generation,
         help: task.help.clone(),
+        sandbox,
     }
 }
 

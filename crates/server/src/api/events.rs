@@ -86,7 +86,7 @@ fn filter(
     Ok(Some(EventFilter { kind, name: given(name), org, env }))
 }
 
-fn event(event: berth_store::Event) -> pb::Event {
+fn event(event: berth_store::Event, sandbox: bool) -> pb::Event {
     pb::Event {
         id: event.id,
         at: time(event.at),
@@ -94,6 +94,7 @@ fn event(event: berth_store::Event) -> pb::Event {
         what: event.what,
         detail: event.detail,
         task: event.task,
+        sandbox,
     }
 }
 
@@ -133,7 +134,7 @@ impl Events for Service {
             true => control.events_newest(&filter, limit).await,
             false => control.events_after(after.max(0), &filter, limit).await,
         };
-        let events = found.map_err(Fault::from)?.into_iter().map(event).collect();
+        let events = found.map_err(Fault::from)?.into_iter().map(|one| event(one, self.shared.is_sandbox())).collect();
         Ok(Response::new(pb::ListEventsResponse { events }))
     }
 }
@@ -166,7 +167,7 @@ async fn follow(
         let mut slow = false;
         for one in found {
             let position = one.id;
-            match timeout(SLOW_AFTER, to.send(Ok(event(one)))).await {
+            match timeout(SLOW_AFTER, to.send(Ok(event(one, shared.is_sandbox())))).await {
                 Ok(Ok(())) => after = position,
                 Ok(Err(_)) => return,
                 Err(_) => {

@@ -55,6 +55,11 @@ impl Shared {
         Self { control, config, metrics, stop, books, alone, counted }
     }
 
+    /// Its clouds are simulated: every answer says so.
+    pub fn is_sandbox(&self) -> bool {
+        self.config.simulated.is_some()
+    }
+
     pub fn now(&self) -> Timestamp {
         Timestamp::now()
     }

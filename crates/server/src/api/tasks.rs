@@ -77,14 +77,15 @@ impl Tasks for Service {
         let found = self.0.control.tasks(&query).await.map_err(Fault::from)?;
         let full = found.len() == limit as usize;
         let next_page_token = found.last().filter(|_| full).map(|last| page::token(&last.id.0)).unwrap_or_default();
-        let tasks = found.iter().filter(|one| visible(&caller, one)).map(task).collect();
+        let tasks =
+            found.iter().filter(|one| visible(&caller, one)).map(|one| task(one, self.0.is_sandbox())).collect();
         Ok(Response::new(pb::ListTasksResponse { tasks, next_page_token }))
     }
 
     async fn get(&self, request: Request<pb::GetTaskRequest>) -> Result<Response<pb::Task>, Status> {
         let caller = principal(&request)?;
         let found = self.find(&caller, &request.into_inner().id).await?;
-        Ok(Response::new(task(&found)))
+        Ok(Response::new(task(&found, self.0.is_sandbox())))
     }
 
     async fn cancel(&self, request: Request<pb::CancelTaskRequest>) -> Result<Response<pb::Task>, Status> {
@@ -102,7 +103,7 @@ impl Tasks for Service {
         let shared = &self.0;
         shared.control.cancel(&found.id, &caller.actor, note, shared.now()).await.map_err(Fault::from)?;
         let found = self.find(&caller, &found.id.0).await?;
-        Ok(Response::new(task(&found)))
+        Ok(Response::new(task(&found, self.0.is_sandbox())))
     }
 
     async fn logs(&self, request: Request<pb::TaskLogsRequest>) -> Result<Response<pb::TaskLogsResponse>, Status> {
@@ -152,6 +153,7 @@ impl Tasks for Service {
                 version: worker.version,
                 seen_at: time(worker.seen_at),
                 draining: worker.draining,
+                sandbox: self.0.is_sandbox(),
             })
             .collect();
         Ok(Response::new(pb::ListWorkersResponse { workers }))

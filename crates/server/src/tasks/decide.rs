@@ -96,7 +96,7 @@ fn input(stored: &StoredResource, meta: &ControlMeta) -> Result<GateInput, Fault
     let manifest = shown(&stored.sealed_manifest()?, &stored.id)?;
     let is_open = !stored.settled() || stored.deleting;
     // Without its digest, a plan is one that was carried out: nothing of it is left to be done.
-    let is_approved = is_open && !meta.approved_by.is_empty() && !meta.plan_digest.is_empty();
+    let is_approved = is_open && !meta.approved_id.is_empty() && !meta.plan_digest.is_empty();
     let approval = serde_json::from_str(&meta.plan).ok().filter(|_| is_approved);
     Ok(GateInput {
         generation: stored.generation,

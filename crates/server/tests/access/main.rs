@@ -5,6 +5,7 @@
 
 mod call;
 mod more;
+mod people;
 mod setup;
 mod standing;
 mod table;

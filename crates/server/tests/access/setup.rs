@@ -129,6 +129,7 @@ impl Server {
             org: org.into(),
             env: env.into(),
             expires_at: Some(now + SignedDuration::from_secs(seconds)),
+            ..NewToken::default()
         };
         let row = self.control().create_token(new, &Actor::new("test"), AuditNote::default(), now).await.unwrap();
         (secret.expose_secret().to_owned(), row)

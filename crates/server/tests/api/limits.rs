@@ -76,12 +76,22 @@ async fn tools_of_grpc_find_their_way() {
         host: String::new(),
         message_request: Some(MessageRequest::ListServices(String::new())),
     };
-    let mut answers = ServerReflectionClient::new(channel)
+    let mut answers = ServerReflectionClient::new(channel.clone())
         .server_reflection_info(tokio_stream::iter([ask]))
         .await
         .unwrap()
         .into_inner();
     let answer = format!("{:?}", answers.message().await.unwrap());
     assert!(answer.contains("berth.api.v1.Resources") && answer.contains("berth.api.v1.WorkerService"), "{answer}");
+    // The version before, which is all that many tools ask for.
+    use tonic_reflection::pb::v1alpha::server_reflection_client::ServerReflectionClient as OldClient;
+    use tonic_reflection::pb::v1alpha::server_reflection_request::MessageRequest as OldRequest;
+    let ask = tonic_reflection::pb::v1alpha::ServerReflectionRequest {
+        host: String::new(),
+        message_request: Some(OldRequest::FileContainingSymbol("berth.api.v1.Resources".into())),
+    };
+    let answers = OldClient::new(channel).server_reflection_info(tokio_stream::iter([ask])).await;
+    let answer = format!("{:?}", answers.unwrap().into_inner().message().await.unwrap());
+    assert!(answer.contains("FileDescriptorResponse"), "{answer}");
     world.stop().await;
 }

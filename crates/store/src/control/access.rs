@@ -17,12 +17,14 @@ const TOUCH_EVERY_MICROS: i64 = 60_000_000;
 
 macro_rules! token_columns {
     () => {
-        "id, name, role, org, env, created_at, created_by, expires_at, revoked_at, used_at"
+        "id, name, role, org, env, created_at, created_by, expires_at, revoked_at, used_at, identity, owner"
     };
 }
 
-const INSERT: &str = "INSERT INTO tokens (id, name, hash, role, org, env, created_at, created_by, expires_at) \
-     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING";
+const INSERT: &str = "INSERT INTO tokens (id, name, hash, role, org, env, created_at, created_by, expires_at, \
+     identity, owner) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT DO NOTHING";
+const USE_LOGIN: &str = "INSERT INTO logins (hash, expires_at) VALUES ($1, $2) ON CONFLICT DO NOTHING";
+const FORGET_LOGINS: &str = "DELETE FROM logins WHERE expires_at <= $1";
 const BY_ID: &str = concat!("SELECT ", token_columns!(), " FROM tokens WHERE id = $1");
 const BY_HASH: &str = concat!("SELECT ", token_columns!(), " FROM tokens WHERE hash = $1");
 const AFTER: &str = concat!("SELECT ", token_columns!(), " FROM tokens WHERE id > $1 ORDER BY id LIMIT $2");
@@ -59,6 +61,8 @@ fn token(row: &Row) -> Result<TokenRow, StoreError> {
         expires_at: maybe(7)?,
         revoked_at: maybe(8)?,
         used_at: maybe(9)?,
+        identity: row.get(10)?,
+        owner: row.get(11)?,
     })
 }
 
@@ -74,6 +78,14 @@ impl Op for Create {
     type Answer = TokenRow;
 
     async fn run(&self, tx: &mut Tx<'_>) -> Result<TokenRow, ControlError> {
+        if let Some(login) = &self.token.login {
+            tx.execute(Query::new(FORGET_LOGINS).bind(self.now.as_microsecond())).await?;
+            let hash = hex(&login.hash);
+            let query = Query::new(USE_LOGIN).bind(&hash).bind(login.expires_at.as_microsecond());
+            if query.execute(tx.connection).await? == 0 {
+                return Err(ControlError::UsedLogin);
+            }
+        }
         let hash = hex(&self.token.hash);
         let query = Query::new(INSERT)
             .bind(&self.token.id)
@@ -84,7 +96,9 @@ impl Op for Create {
             .bind(&self.token.env)
             .bind(self.now.as_microsecond())
             .bind(&self.actor.name)
-            .bind(self.token.expires_at.map(|at| at.as_microsecond()));
+            .bind(self.token.expires_at.map(|at| at.as_microsecond()))
+            .bind(&self.token.identity)
+            .bind(&self.token.owner);
         let made = query.execute(tx.connection).await?;
         if made == 0 {
             return Err(ControlError::Refused(format!("there is a token {} already", self.token.id)));

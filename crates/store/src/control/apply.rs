@@ -33,12 +33,12 @@ static LOOK: Multi = Multi::new(
 static CREATE: Multi = Multi::new(
     "INSERT INTO resources (kind, name, org, env, api_version, manifest, sealed_paths, digest, source_file, \
      source_document, created_at, updated_at, generation, deleting, state, message, outputs, facts, \
-     observed_generation, status_at, secret_names, secrets, labels, account, service, applied_by, trace, \
+     observed_generation, status_at, secret_names, secrets, labels, account, service, applied_by, applied_id, trace, \
      allow_replace, allow_data_loss, allow_recreate, due_at, due_mark, drift_every, manifest_seal) \
      SELECT v.kind, v.name, v.org, v.env, v.api_version, v.manifest, v.sealed_paths, v.digest, v.source_file, \
      v.source_document, v.now, v.now, 1, FALSE, CASE WHEN v.ready THEN 'Ready' ELSE 'Pending' END, '', '{}', '{}', \
      CASE WHEN v.ready THEN 1 ELSE 0 END, CASE WHEN v.ready THEN v.now END, '', '', v.labels, v.account, v.service, \
-     v.applied_by, v.trace, v.allow_replace, v.allow_data_loss, v.allow_recreate, \
+     v.applied_by, v.applied_id, v.trace, v.allow_replace, v.allow_data_loss, v.allow_recreate, \
      CASE WHEN v.ready THEN NULL ELSE v.now END, 1, \
      v.drift_every, v.manifest_seal FROM {rows}",
     COLUMNS,
@@ -68,10 +68,11 @@ static UPDATE: Multi = Multi::new(
      state = CASE WHEN v.ready THEN 'Ready' ELSE 'Pending' END, message = '', \
      observed_generation = CASE WHEN v.ready THEN resources.generation + 1 ELSE resources.observed_generation END, \
      status_at = v.now, labels = v.labels, account = v.account, service = v.service, applied_by = v.applied_by, \
-     trace = v.trace, allow_replace = v.allow_replace, allow_data_loss = v.allow_data_loss, \
+     applied_id = v.applied_id, trace = v.trace, allow_replace = v.allow_replace, allow_data_loss = v.allow_data_loss, \
      allow_recreate = v.allow_recreate, \
      due_at = CASE WHEN v.ready THEN NULL ELSE v.now END, due_mark = resources.due_mark + 1, attempts = 0, \
-     drift_every = v.drift_every, drift_at = NULL, drift = '', plan_digest = '', approved_by = '', plan = '' \
+     drift_every = v.drift_every, drift_at = NULL, drift = '', plan_digest = '', approved_by = '', \
+     approved_id = '', plan = '' \
      FROM {rows} WHERE resources.kind = v.kind AND resources.name = v.name AND resources.org = v.org \
      AND resources.env = v.env",
     COLUMNS,
@@ -81,7 +82,7 @@ static UPDATE: Multi = Multi::new(
 static TOUCH: Multi = Multi::new(
     "UPDATE resources SET account = v.account, service = v.service, allow_replace = v.allow_replace, \
      allow_data_loss = v.allow_data_loss, allow_recreate = v.allow_recreate, drift_every = v.drift_every, trace = v.trace, applied_by = v.applied_by, \
-     drift_at = CASE WHEN v.drift_every IS NULL THEN NULL \
+     applied_id = v.applied_id, drift_at = CASE WHEN v.drift_every IS NULL THEN NULL \
      WHEN resources.state = 'Ready' AND NOT resources.deleting THEN COALESCE(resources.drift_at, v.now + v.drift_every) \
      ELSE resources.drift_at END, \
      state = CASE WHEN v.due AND resources.state = 'Ready' THEN 'Pending' \
@@ -112,6 +113,7 @@ const COLUMNS: &[(&str, &str)] = &[
     ("account", "text"),
     ("service", "text"),
     ("applied_by", "text"),
+    ("applied_id", "text"),
     ("trace", "text"),
     ("allow_replace", "boolean"),
     ("allow_data_loss", "boolean"),
@@ -227,6 +229,7 @@ struct Row<'a> {
     account: &'a str,
     service: &'a str,
     applied_by: &'a str,
+    applied_id: &'a str,
     trace: &'a str,
     allow_replace: bool,
     allow_data_loss: bool,
@@ -524,6 +527,7 @@ fn row_of<'a>(op: &'a ApplyOp, wanted: &'a Wanted) -> Row<'a> {
         account: &wanted.account,
         service: &wanted.service,
         applied_by: &op.actor.name,
+        applied_id: &op.actor.owner,
         trace: &op.trace,
         allow_replace: wanted.allow_replace,
         allow_data_loss: wanted.allow_data_loss,

@@ -35,20 +35,21 @@ const HEAD_LOST: &str = "audit-head-lost";
 const LAST: &str = "SELECT id, hash FROM audit ORDER BY id DESC LIMIT 1";
 const SET_HEAD: &str = "INSERT INTO meta (name, value) VALUES ('audit_head', $1) \
      ON CONFLICT (name) DO UPDATE SET value = excluded.value";
-const ENTRIES: &str = "SELECT a.id, a.at, a.actor, a.action, a.target, a.detail, a.outcome, a.hash, \
+const ENTRIES: &str = "SELECT a.id, a.at, a.actor, a.action, a.target, a.detail, a.outcome, a.hash, a.actor_id, \
      COALESCE((SELECT p.hash FROM audit p WHERE p.id = a.id - 1), '') FROM audit a \
-     WHERE ($1 = 0 OR a.id < $1) AND ($2 IS NULL OR a.actor = $2) AND ($3 IS NULL OR a.action = $3) \
+     WHERE ($1 = 0 OR a.id < $1) AND ($2 IS NULL OR a.actor = $2 OR a.actor_id = $2) AND ($3 IS NULL OR a.action = $3) \
      ORDER BY a.id DESC LIMIT $4";
-const PAGE: &str = "SELECT id, at, actor, action, target, detail, outcome, hash, '' AS previous FROM audit \
+const PAGE: &str = "SELECT id, at, actor, action, target, detail, outcome, hash, actor_id, '' AS previous FROM audit \
      WHERE id > $1 ORDER BY id LIMIT $2";
 
 static APPEND: Multi = Multi::new(
-    "INSERT INTO audit (id, at, actor, action, target, detail, outcome, hash) \
-     SELECT v.id, v.at, v.actor, v.action, v.target, v.detail, v.outcome, v.hash FROM {rows}",
+    "INSERT INTO audit (id, at, actor, actor_id, action, target, detail, outcome, hash) \
+     SELECT v.id, v.at, v.actor, v.actor_id, v.action, v.target, v.detail, v.outcome, v.hash FROM {rows}",
     &[
         ("id", "bigint"),
         ("at", "bigint"),
         ("actor", "text"),
+        ("actor_id", "text"),
         ("action", "text"),
         ("target", "text"),
         ("detail", "text"),
@@ -62,6 +63,7 @@ struct NewEntry {
     id: i64,
     at: i64,
     actor: String,
+    actor_id: String,
     action: String,
     target: String,
     detail: String,
@@ -78,6 +80,7 @@ impl AuditEntry {
                 id: self.id,
                 at: self.at.as_microsecond(),
                 actor: self.actor.clone(),
+                actor_id: self.actor_id.clone(),
                 action: self.action.clone(),
                 target: self.target.clone(),
                 detail: self.detail.clone(),
@@ -101,6 +104,10 @@ fn hash(previous: &str, entry: &NewEntry) -> String {
     for text in [&entry.actor, &entry.action, &entry.target, &entry.detail, &entry.outcome] {
         feed(text.as_bytes());
     }
+    // Entries from before there were ids have one part less.
+    if !entry.actor_id.is_empty() {
+        feed(entry.actor_id.as_bytes());
+    }
     hex(&sha.finalize())
 }
 
@@ -112,7 +119,7 @@ fn genuine_head(sealer: &Sealer, stored: Option<String>) -> Result<Option<AuditH
     Ok(parts.and_then(|(id, hash)| Some(AuditHead { id: id.parse().ok()?, hash: hash.to_owned() })))
 }
 
-pub(super) async fn append(tx: &mut Tx<'_>, notes: &[(AuditNote, String, i64)]) -> Result<(), StoreError> {
+pub(super) async fn append(tx: &mut Tx<'_>, notes: &[(AuditNote, Actor, i64)]) -> Result<(), StoreError> {
     let head: Option<String> = tx.row(Query::new(HEAD)).await?.map(|row| row.get(0)).transpose()?;
     let lost;
     let (mut id, mut previous, notes) = match genuine_head(tx.sealer, head)? {
@@ -133,7 +140,8 @@ pub(super) async fn append(tx: &mut Tx<'_>, notes: &[(AuditNote, String, i64)]) 
         let mut entry = NewEntry {
             id,
             at: *at,
-            actor: cut(actor.clone()),
+            actor: cut(actor.name.clone()),
+            actor_id: cut(actor.id.clone()),
             action: cut(note.action.clone()),
             target: cut(note.target.clone()),
             detail: cut(note.detail.clone()),
@@ -150,7 +158,7 @@ pub(super) async fn append(tx: &mut Tx<'_>, notes: &[(AuditNote, String, i64)]) 
     Ok(())
 }
 
-fn with_head_lost(notes: &[(AuditNote, String, i64)]) -> Vec<(AuditNote, String, i64)> {
+fn with_head_lost(notes: &[(AuditNote, Actor, i64)]) -> Vec<(AuditNote, Actor, i64)> {
     let note = AuditNote {
         action: HEAD_LOST.into(),
         target: String::new(),
@@ -158,7 +166,7 @@ fn with_head_lost(notes: &[(AuditNote, String, i64)]) -> Vec<(AuditNote, String,
         outcome: "failed".into(),
     };
     let at = notes.first().map_or(0, |(_, _, at)| *at);
-    std::iter::once((note, "berth".to_owned(), at)).chain(notes.iter().cloned()).collect()
+    std::iter::once((note, Actor::new("berth"), at)).chain(notes.iter().cloned()).collect()
 }
 
 fn entry(row: &Row) -> Result<AuditEntry, StoreError> {
@@ -171,7 +179,8 @@ fn entry(row: &Row) -> Result<AuditEntry, StoreError> {
         detail: row.get(5)?,
         outcome: row.get(6)?,
         hash: row.get(7)?,
-        previous: row.get(8)?,
+        actor_id: row.get(8)?,
+        previous: row.get(9)?,
     })
 }
 

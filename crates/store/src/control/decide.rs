@@ -35,10 +35,10 @@ const NEXT_DUE: &str = "SELECT (SELECT MIN(due_at) FROM resources WHERE due_at I
      (SELECT MIN(run_after) FROM tasks WHERE state = 'queued' AND waiting)";
 const DRIFT_DUE: &str = "SELECT kind, name, org, env, generation, service, drift_at, account FROM resources \
      WHERE drift_at IS NOT NULL AND drift_at <= $1 ORDER BY drift_at LIMIT $2";
-const WAITING_PLAN: &str = "SELECT state, plan_digest, applied_by FROM resources \
+const WAITING_PLAN: &str = "SELECT state, plan_digest, applied_by, applied_id FROM resources \
      WHERE kind = $1 AND name = $2 AND org = $3 AND env = $4";
-const APPROVE: &str = "UPDATE resources SET approved_by = $5, state = 'Pending', message = '', status_at = $6, \
-     due_at = $6, due_mark = due_mark + 1 WHERE kind = $1 AND name = $2 AND org = $3 AND env = $4";
+const APPROVE: &str = "UPDATE resources SET approved_by = $5, approved_id = $7, state = 'Pending', message = '', \
+     status_at = $6, due_at = $6, due_mark = due_mark + 1 WHERE kind = $1 AND name = $2 AND org = $3 AND env = $4";
 
 /// Spread over five minutes. Where nothing was looked for before, half an hour stands for how often until the next apply says.
 const RESCHEDULE: &str = "UPDATE resources SET drift_at = $3 + (id % 300) * 1000000, \
@@ -206,11 +206,16 @@ impl Op for Approve {
         if waiting != self.digest {
             return Err(ControlError::OtherPlan { id: self.id.clone(), waiting });
         }
-        if row.get::<String>(2)? == self.actor.name {
-            let why = format!("{} applied this: somebody else must approve it", self.actor.name);
-            return Err(ControlError::Refused(why));
+        let (by, author): (String, String) = (row.get(2)?, row.get(3)?);
+        let id = || Box::new(self.id.clone());
+        if author.is_empty() && !by.is_empty() {
+            return Err(ControlError::UnknownAuthor { id: id(), by });
+        }
+        if author == self.actor.owner {
+            return Err(ControlError::OwnChange { id: id(), by });
         }
         let query = Query::about(APPROVE, &self.id).bind(&self.actor.name).bind(self.now.as_microsecond());
+        let query = query.bind(&self.actor.owner);
         tx.execute(query).await?;
         tx.event(&self.id, "approved", &format!("by {}", self.actor.name), "", self.now);
         tx.audit(&self.audit, &self.actor, self.now);

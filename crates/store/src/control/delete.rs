@@ -25,6 +25,7 @@ static LOOK: Multi = Multi::new(
 static BEGIN: Multi = Multi::new(
     "UPDATE resources SET deleting = TRUE, state = 'Deleting', message = '', status_at = v.now, due_at = v.now, \
      due_mark = resources.due_mark + 1, attempts = 0, drift_at = NULL, plan_digest = '', approved_by = '', \
+     approved_id = '', applied_id = CASE WHEN v.who = '' THEN resources.applied_id ELSE v.who_id END, \
      trace = v.of_trace, applied_by = CASE WHEN v.who = '' THEN resources.applied_by ELSE v.who END \
      FROM {rows} WHERE resources.kind = v.to_kind AND resources.name = v.to_name AND resources.org = v.to_org \
      AND resources.env = v.to_env AND NOT resources.deleting",
@@ -36,6 +37,7 @@ static BEGIN: Multi = Multi::new(
         ("now", "bigint"),
         ("of_trace", "text"),
         ("who", "text"),
+        ("who_id", "text"),
     ],
 );
 
@@ -65,6 +67,7 @@ struct BeginRow<'a> {
     now: i64,
     of_trace: &'a str,
     who: &'a str,
+    who_id: &'a str,
 }
 
 /// Marks all of them, then looks whether anyone is left that refers to one: what was written is undone then.
@@ -97,8 +100,8 @@ pub(super) async fn delete_all(
         .iter()
         .map(|id| {
             let IdRow { kind, name, org, env } = (*id).into();
-            let (of_trace, who) = (trace, actor.name.as_str());
-            BeginRow { to_kind: kind, to_name: name, to_org: org, to_env: env, now: at, of_trace, who }
+            let (of_trace, who, who_id) = (trace, actor.name.as_str(), actor.owner.as_str());
+            BeginRow { to_kind: kind, to_name: name, to_org: org, to_env: env, now: at, of_trace, who, who_id }
         })
         .collect();
     tx.execute_many(&BEGIN, &rows).await?;

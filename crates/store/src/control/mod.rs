@@ -6,6 +6,7 @@
 mod access;
 mod apply;
 mod audit;
+mod clouds;
 pub mod counts;
 mod decide;
 mod delete;

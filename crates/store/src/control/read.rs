@@ -18,14 +18,15 @@ const META_STEP: usize = 100;
 macro_rules! meta_columns {
     () => {
         "labels, applied_by, allow_replace, allow_data_loss, account, service, attempts, drift, drift_checked_at, \
-         drift_at, drift_every, plan_digest, approved_by, due_at, due_mark, fence, trace, allow_recreate"
+         drift_at, drift_every, plan_digest, approved_by, due_at, due_mark, fence, trace, allow_recreate, \
+         applied_id, approved_id"
     };
 }
 pub(super) use meta_columns;
 
 /// Where they stand after a resource's own columns, and how many there are.
 pub(super) const META_AT: usize = 21;
-pub(super) const META_COLUMNS: usize = 18;
+pub(super) const META_COLUMNS: usize = 20;
 
 const REVISION: &str = "SELECT v.generation, v.at, v.applied_by, v.manifest, v.sealed_paths, v.manifest_seal FROM revisions v \
      JOIN resources r ON r.id = v.resource_id \
@@ -79,6 +80,8 @@ pub(super) fn meta(row: &Row, at: usize, id: &ResourceId) -> Result<ControlMeta,
         fence: row.get(at + 15)?,
         trace: row.get(at + 16)?,
         allow_recreate: row.get(at + 17)?,
+        applied_id: row.get(at + 18)?,
+        approved_id: row.get(at + 19)?,
         id: id.clone(),
     })
 }

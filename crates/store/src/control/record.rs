@@ -44,7 +44,7 @@ static REMEMBER: Multi = Multi::new(
     &[("of_task", "text"), ("of_key", "text"), ("entry", "bigint")],
 );
 const ENTRY_OF: &str = "SELECT kind, name, org, env FROM journal WHERE id = $1";
-const STATE_OF: &str = "SELECT state, deleting, applied_by, trace FROM resources \
+const STATE_OF: &str = "SELECT state, deleting, applied_by, trace, applied_id FROM resources \
      WHERE kind = $1 AND name = $2 AND org = $3 AND env = $4";
 static STATES_OF: Multi = Multi::new(
     "SELECT v.n, r.state, r.outputs, r.observed_generation, r.generation, \
@@ -100,7 +100,7 @@ const STATUS_COLUMNS: &[(&str, &str)] = &[
 const UNSETTLE_CHILDREN: &str = "UPDATE resources SET state = 'Pending', message = $6, status_at = $5, due_at = $5, \
      due_mark = due_mark + 1, attempts = 0, allow_replace = FALSE, allow_data_loss = FALSE, \
      allow_recreate = FALSE, plan_digest = '', \
-     approved_by = '', applied_by = $7, trace = $8 \
+     approved_by = '', approved_id = '', applied_by = $7, trace = $8, applied_id = $9 \
      WHERE id IN (SELECT child FROM links WHERE kind = $1 AND name = $2 AND org = $3 AND env = $4) \
      AND state = 'Ready' AND observed_generation = generation AND NOT deleting AND service <> '' \
      RETURNING kind, name, org, env";
@@ -117,7 +117,8 @@ pub(super) const WAKE_PARENTS: &str = "UPDATE resources SET due_at = $5, due_mar
      SELECT p.id FROM links l JOIN resources p ON p.kind = l.kind AND p.name = l.name AND p.org = l.org AND p.env = l.env \
      WHERE l.child = (SELECT id FROM resources WHERE kind = $1 AND name = $2 AND org = $3 AND env = $4))";
 const SAVE_PLAN: &str = "UPDATE resources SET plan = $5, plan_digest = $6, \
-     approved_by = CASE WHEN plan_digest = $6 THEN approved_by ELSE '' END \
+     approved_by = CASE WHEN plan_digest = $6 THEN approved_by ELSE '' END, \
+     approved_id = CASE WHEN plan_digest = $6 THEN approved_id ELSE '' END \
      WHERE kind = $1 AND name = $2 AND org = $3 AND env = $4";
 const LAST_LINE: &str = "SELECT COALESCE(MAX(line), 0) FROM task_log WHERE task = $1";
 const DROP_LINES: &str = "DELETE FROM task_log WHERE task = $1 AND line <= $2";
@@ -243,9 +244,9 @@ impl Record {
         let Some(now) = tx.row(Query::about(STATE_OF, id)).await? else { return Ok(()) };
         tx.execute(Query::about(OUTDATE_CHILDREN, id)).await?;
         let message = format!("{id} has changed");
-        let (who, trace): (String, String) = (now.get(2)?, now.get(3)?);
+        let (who, trace, who_id): (String, String, String) = (now.get(2)?, now.get(3)?, now.get(4)?);
         let query = Query::about(UNSETTLE_CHILDREN, id).bind(self.now.as_microsecond()).bind(&message);
-        for child in tx.returning(query.bind(&who).bind(&trace)).await? {
+        for child in tx.returning(query.bind(&who).bind(&trace).bind(&who_id)).await? {
             tx.event(&rows::id_at(&child, 0)?, "Pending", &message, &self.held.task.0, self.now);
         }
         Ok(())

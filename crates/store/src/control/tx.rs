@@ -47,7 +47,7 @@ pub(crate) struct Tx<'a> {
     pub connection: &'a mut Connection,
     pub sealer: &'a Sealer,
     events: Vec<EventRow>,
-    pub audits: Vec<(AuditNote, String, i64)>,
+    pub audits: Vec<(AuditNote, Actor, i64)>,
     lanes: HashMap<LaneKey, LaneChange>,
     /// Statements that may have changed something.
     pub writes: u64,
@@ -190,7 +190,7 @@ impl<'a> Tx<'a> {
 
     pub fn audit(&mut self, note: &AuditNote, actor: &Actor, now: Timestamp) {
         if !note.action.is_empty() {
-            self.audits.push((note.clone(), actor.name.clone(), now.as_microsecond()));
+            self.audits.push((note.clone(), actor.clone(), now.as_microsecond()));
         }
     }
 

@@ -31,6 +31,15 @@ pub enum ControlError {
     /// Something that stays refers to what should go.
     #[error("{id} cannot be deleted: {by} refers to it{}", and_more(*.more))]
     InUse { id: Box<ResourceId>, by: Box<ResourceId>, more: usize },
+    /// Whoever asks to approve is the one who applied it, by whatever name.
+    #[error("{by} applied {id}: somebody else must approve it")]
+    OwnChange { id: Box<ResourceId>, by: String },
+    /// Who applied it is known by name alone, from before identities were kept: it cannot be told from the approver.
+    #[error("who applied {id} is known by name alone ({by}), so that nobody can be told to be somebody else")]
+    UnknownAuthor { id: Box<ResourceId>, by: String },
+    /// An ID token that was used to log in before.
+    #[error("this login was used already")]
+    UsedLogin,
     #[error("{0} does not exist")]
     NotFound(String),
     #[error("{0}")]
@@ -54,6 +63,9 @@ impl ControlError {
             Self::OtherPlan { id, waiting } => Self::OtherPlan { id: id.clone(), waiting: waiting.clone() },
             Self::Going { id, parent } => Self::Going { id: id.clone(), parent: parent.clone() },
             Self::InUse { id, by, more } => Self::InUse { id: id.clone(), by: by.clone(), more: *more },
+            Self::OwnChange { id, by } => Self::OwnChange { id: id.clone(), by: by.clone() },
+            Self::UnknownAuthor { id, by } => Self::UnknownAuthor { id: id.clone(), by: by.clone() },
+            Self::UsedLogin => Self::UsedLogin,
             Self::NotFound(what) => Self::NotFound(what.clone()),
             Self::Refused(why) => Self::Refused(why.clone()),
             Self::Store(error) => Self::Store(error.again()),
@@ -61,15 +73,22 @@ impl ControlError {
     }
 }
 
-/// Who did something: `token:ci`, `oidc:alice@example.com`, `controller`, `worker:w1`.
+/// Who did something. Two are the same when their ids are; names are for people to read, and may be alike.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Actor {
+    /// `token:ci`, `oidc:alice@example.com`, `controller`, `worker:w1`.
     pub name: String,
+    /// `token:` and the token's id; or the issuer, `#` and the subject of a person.
+    pub id: String,
+    /// The person who answers for it, where one made the token; otherwise the same as `id`.
+    pub owner: String,
 }
 
 impl Actor {
+    /// A part of the server itself, which has no other id than its name.
     pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into() }
+        let name = name.into();
+        Self { id: name.clone(), owner: name.clone(), name }
     }
 }
 
@@ -229,6 +248,9 @@ pub struct ControlMeta {
     pub plan: String,
     pub plan_digest: String,
     pub approved_by: String,
+    /// Owners of those who applied and approved; empty where only names are known, or nobody did.
+    pub applied_id: String,
+    pub approved_id: String,
     pub due_at: Option<Timestamp>,
     /// Grows each time `due_at` is set; a decision is about what was seen.
     pub due_mark: i64,
@@ -459,7 +481,7 @@ pub struct Held {
     pub fence: i64,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct LeaseAsk {
     pub worker: String,
     /// Only tasks of this org; empty: all.
@@ -602,6 +624,8 @@ pub struct AuditEntry {
     pub id: i64,
     pub at: Timestamp,
     pub actor: String,
+    /// Empty in entries from before there were ids.
+    pub actor_id: String,
     pub action: String,
     pub target: String,
     pub detail: String,
@@ -660,7 +684,7 @@ pub struct AuditHead {
 }
 
 /// A token to be kept: its hash, never itself.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NewToken {
     pub id: String,
     pub name: String,
@@ -669,6 +693,19 @@ pub struct NewToken {
     pub org: String,
     pub env: String,
     pub expires_at: Option<Timestamp>,
+    /// Issuer, `#` and subject, for a person's session.
+    pub identity: String,
+    /// The person who made it; empty for none.
+    pub owner: String,
+    /// For a session: what was shown to log in, which must not have been used before.
+    pub login: Option<UsedOnce>,
+}
+
+/// Something that may be used once, and is of no use after a time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UsedOnce {
+    pub hash: [u8; 32],
+    pub expires_at: Timestamp,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -683,4 +720,6 @@ pub struct TokenRow {
     pub expires_at: Option<Timestamp>,
     pub revoked_at: Option<Timestamp>,
     pub used_at: Option<Timestamp>,
+    pub identity: String,
+    pub owner: String,
 }

@@ -565,6 +565,7 @@ async fn tokens_are_found_by_hash_until_revoked(place: Place) {
         org: "acme".into(),
         env: "prod".into(),
         expires_at: Some(at(100)),
+        ..NewToken::default()
     };
     let made = control.create_token(token("t1", 1), &actor(), note("create token"), at(0)).await.unwrap();
     assert_eq!((made.created_by.as_str(), made.created_at, made.expires_at), ("token:test", at(0), Some(at(100))));

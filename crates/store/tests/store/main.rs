@@ -25,6 +25,7 @@ mod durable;
 mod fair;
 mod moving;
 mod opening;
+mod parties;
 mod place;
 mod postgres;
 mod promises;

@@ -107,6 +107,7 @@ async fn a_server_moves_with_everything_it_knows(place: Place) {
         org: "acme".into(),
         env: String::new(),
         expires_at: Some(at(500)),
+        ..NewToken::default()
     };
     let token = control.create_token(token, &actor(), note("create token"), at(1)).await.unwrap();
     let ids = control.enqueue(vec![planned(&id), planned(&id)], at(1)).await.unwrap();

@@ -41,7 +41,7 @@ pub async fn list(shared: &Shared, caller: &Principal, request: pb::ListRequest)
     let resources = found
         .resources
         .iter()
-        .map(|listed| convert::resource(&listed.resource, Some(&listed.meta)))
+        .map(|listed| convert::resource(&listed.resource, Some(&listed.meta), shared.is_sandbox()))
         .collect::<Result<_, _>>()?;
     let next_page_token = found.next.as_ref().map(page::token).unwrap_or_default();
     Ok(pb::ListResponse { resources, next_page_token })

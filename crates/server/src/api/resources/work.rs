@@ -105,6 +105,7 @@ pub async fn plan(shared: &Shared, caller: &Principal, request: pb::PlanRequest)
         problems,
         bases,
         calls: result.calls,
+        sandbox: shared.is_sandbox(),
         ..pb::PlanResponse::default()
     };
     let store = shared.control.store();
@@ -165,6 +166,7 @@ pub async fn last_plan(shared: &Shared, stored: &StoredResource) -> Result<pb::P
         digest: if meta.plan_digest.is_empty() { gate::digest(&plan) } else { meta.plan_digest },
         awaiting,
         approved_by: meta.approved_by,
+        sandbox: shared.is_sandbox(),
         bases: vec![pb::Base { id: Some(convert::id(&stored.id)), generation: stored.generation }],
         ..pb::PlanResponse::default()
     })
