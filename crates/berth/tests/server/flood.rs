@@ -118,13 +118,14 @@ async fn made_up_tokens_lock_nobody_out_and_cost_the_database_little() {
     for number in 1..=200 {
         seen.push(try_token(made_up(number)).await);
     }
-    assert!(seen.contains(&401) && seen.ends_with(&[429; 20]), "{seen:?}");
+    // Two are forgiven each second.
+    assert!(seen.contains(&401) && seen.iter().filter(|status| **status == 429).count() > 50, "{seen:?}");
     // Tokens that the server has not seen in use, the first admin's and a new one, from the same address.
     let created = post(&mut admin, "/v1/tokens", &bearer(&token), r#"{"name": "ci", "role": "viewer"}"#).await;
     assert_eq!(created.status, 200, "{created:?}");
     let created: Value = serde_json::from_str(&created.body).unwrap();
     assert_eq!(try_token(created["secret"].as_str().unwrap().to_owned()).await, 200);
-    assert_eq!(try_token(made_up(1_000)).await, 429);
+    assert_ne!(try_token(made_up(1_000)).await, 200);
     let spent = lookups(&raw).await - before;
     assert!(spent < 100, "{spent} looks for 200 made-up tokens");
     // Logging in is not closed to the address either.
