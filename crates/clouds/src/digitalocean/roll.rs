@@ -192,6 +192,7 @@ mod tests {
         assert_eq!((pools.len(), pools[0].name.as_str(), pools[0].size.as_str()), (1, heir.as_str(), "large"));
         assert!(is_settled(&heir));
         // And once more: the name that was taken over is free again.
+        let pools = pools.into_iter().map(|pool| NodePool { id: "second".into(), ..pool }).collect();
         let (pools, log) = play(pools, "small");
         assert_eq!((pools.len(), pools[0].size.as_str(), log.len()), (1, "small", 3));
         assert_ne!(pools[0].name, heir);
