@@ -153,7 +153,10 @@ pub fn place_flags(args: &WorkspaceArgs) -> String {
     if args.sandbox.sandbox {
         line.push_str(" --sandbox");
     }
-    if let Some(state) = &args.state.state {
+    // What the environment names is found again without a flag.
+    let named =
+        args.state.state.as_ref().filter(|state| std::env::var_os("BERTH_STATE").as_deref() != Some(state.as_os_str()));
+    if let Some(state) = named {
         line.push_str(&format!(" --state {}", shell_word(&state.to_string_lossy())));
     }
     if let Some(context) = &args.server.context {
