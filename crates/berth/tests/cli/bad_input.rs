@@ -47,9 +47,6 @@ refused! {
     wrong_indentation: cluster("    nodeCount: 3", "   nodeCount: 3");
     unknown_anchor: cluster("clusterName: shop-k8s", "clusterName: *nobody");
     bad_name: cluster("metadata:\n  name: shop", "metadata:\n  name: Shop_1");
-    bad_org: cluster("metadata:\n  name: shop", "metadata:\n  name: shop\n  org: Acme");
-    bad_env: cluster("metadata:\n  name: shop", "metadata:\n  name: shop\n  env: \"prod \"");
-    look_alike_env: cluster("metadata:\n  name: shop", "metadata:\n  name: shop\n  env: рrod");
     empty_file_among_others: cluster(CLUSTER, "");
     empty_file: Project::with(&[("shop/empty.yaml", "")]);
     only_comments: Project::with(&[("shop/empty.yaml", "# later\n---\n")]);

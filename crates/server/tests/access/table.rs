@@ -189,6 +189,7 @@ pub fn rows() -> Vec<Row> {
         row("Access.Logout", Least::Anyone, None, OK, nothing),
         row("Access.Audit", ADMIN, Everywhere, OK, nothing),
         row("Access.VerifyAudit", ADMIN, Everywhere, OK, nothing),
+        row("Access.AuditHead", ADMIN, Everywhere, OK, nothing),
         row("Access.RotateKeys", ADMIN, Everywhere, OK, nothing),
         row(
             "WorkerService.Lease",
