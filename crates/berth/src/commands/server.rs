@@ -243,7 +243,10 @@ fn simulated(sandbox: &Sandboxed) -> Simulated {
 
 fn cannot_start(error: &StartError, args: &Args) -> Failure {
     let failure = match error {
-        StartError::Store(error) => return Failure::caused(error.to_string(), error),
+        StartError::Store(error) => {
+            let failure = Failure::caused(error.to_string(), error);
+            return error.help().into_iter().fold(failure, Failure::help);
+        }
         error => Failure::caused("the server cannot start", error),
     };
     match error {
