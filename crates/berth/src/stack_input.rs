@@ -27,6 +27,7 @@ pub fn read(path: &Path) -> Result<(Manifest, Option<Credentials>), Failure> {
                 provider: given.provider,
                 token: given.token,
                 api_url: None,
+                foreign_url: false,
                 region: given.region,
                 requests_per_second: 0,
                 max_concurrent_tasks: 0,

@@ -39,6 +39,8 @@ impl Simulated {
 #[derive(Default)]
 pub struct Accounts {
     by_id: HashMap<ResourceId, Entry>,
+    /// Those that cannot be read, and what to say of it.
+    unreadable: HashMap<ResourceId, Trouble>,
     env: HashMap<&'static str, Outcome<Credentials>>,
     simulated: Option<Simulated>,
     /// Provider whose credentials came with the request itself: they go before any account that is not named.
@@ -49,6 +51,8 @@ struct Entry {
     provider: String,
     region: Option<String>,
     credentials: Outcome<Credentials>,
+    /// Who may use it; `None` on one's own machine, where everything is one person's.
+    allowed_orgs: Option<Vec<String>>,
 }
 
 /// What an Account says.
@@ -62,6 +66,8 @@ pub struct Declared {
     pub region: Option<String>,
     pub requests_per_second: u32,
     pub max_concurrent_tasks: u32,
+    /// Orgs that may use it, where it has none itself.
+    pub allowed_orgs: Vec<String>,
 }
 
 impl Declared {
@@ -88,7 +94,23 @@ impl Declared {
             region: given(region),
             requests_per_second: spec.requests_per_second,
             max_concurrent_tasks: spec.max_concurrent_tasks,
+            allowed_orgs: spec.allowed_orgs,
         })
+    }
+}
+
+/// Whether an Account is for what lies in this org and env: its own, or, where it has neither, those that it allows.
+pub fn serves(account: &ResourceId, allowed_orgs: &[String], org: &str, env: &str) -> bool {
+    let own = account.org == org && (account.env.is_empty() || account.env == env);
+    own || account.org.is_empty() && account.env.is_empty() && allowed_orgs.iter().any(|allowed| allowed == org)
+}
+
+/// Why an Account is not for an org, and what helps.
+pub fn not_served(account: &ResourceId, org: &str) -> Trouble {
+    let trouble = Trouble::refused(format!("{account} is not for org {org}"));
+    match account.org.is_empty() && account.env.is_empty() {
+        true => trouble.help(format!("add {org} to `spec.allowedOrgs` of {account}, or apply an Account in org {org}")),
+        false => trouble.help(format!("apply an Account in org {org}")),
     }
 }
 
@@ -136,21 +158,36 @@ impl Accounts {
                 provider: provider.clone(),
                 token,
                 api_url,
+                foreign_url: false,
                 region: region.clone(),
                 requests_per_second,
                 max_concurrent_tasks,
             }),
         };
-        self.by_id.insert(id.clone(), Entry { provider, region, credentials });
+        self.by_id.insert(id.clone(), Entry { provider, region, credentials, allowed_orgs: None });
         Ok(())
     }
 
     /// Adds an Account to choose from, whose credentials are found elsewhere.
     pub fn declare(&mut self, id: &ResourceId, declared: &Declared) {
-        let Declared { provider, region, .. } = declared;
+        let Declared { provider, region, allowed_orgs, .. } = declared;
         let elsewhere = Err(Trouble::new(Class::Unauthorized, format!("{id}: its credentials are not here")));
-        let entry = Entry { provider: provider.clone(), region: region.clone(), credentials: elsewhere };
+        let entry = Entry {
+            provider: provider.clone(),
+            region: region.clone(),
+            credentials: elsewhere,
+            allowed_orgs: Some(allowed_orgs.clone()),
+        };
+        self.unreadable.remove(id);
         self.by_id.insert(id.clone(), entry);
+    }
+
+    /// Adds an Account that is there and cannot be read: choosing another in its place would be a mistake.
+    pub fn declare_unreadable(&mut self, id: &ResourceId, why: &str) {
+        let trouble = Trouble::refused(format!("would use {id}, which cannot be read: {why}"))
+            .help(format!("apply {id} again, or restore the state from a backup"));
+        self.unreadable.insert(id.clone(), trouble);
+        self.by_id.remove(id);
     }
 
     fn simulated_credentials(&self, provider: &str) -> Option<Credentials> {
@@ -195,17 +232,30 @@ impl Accounts {
             // An account may be shared by all environments.
             let shared = ResourceId { env: String::new(), ..wanted.clone() };
             let global = ResourceId { org: String::new(), ..shared.clone() };
-            let found = [&wanted, &shared, &global].into_iter().find_map(|id| Some((id, self.by_id.get(id)?)));
+            let places = [&wanted, &shared, &global];
+            if let Some(trouble) = places.iter().find_map(|id| self.unreadable.get(*id)) {
+                return Err(trouble.clone());
+            }
+            let found = places.into_iter().find_map(|id| Some((id, self.by_id.get(id)?)));
             let Some((account, entry)) = found else {
                 let message = format!("names the account `{name}`, which is not here and not applied");
                 return Err(Trouble::new(Class::Unauthorized, message).help(
                     "apply an Account of that name, or leave `spec.account` out to use the environment's token",
                 ));
             };
+            if let Some(allowed) = &entry.allowed_orgs
+                && !serves(account, allowed, org, env)
+            {
+                let trouble = not_served(account, org);
+                return Err(Trouble { message: format!("names {account}, which is not for org {org}"), ..trouble });
+            }
             if entry.provider != provider {
                 return Err(Trouble::refused(format!("names {account}, which is an account with {}", entry.provider)));
             }
             return Ok(Choice { name: name_of(account), region: entry.region.clone() });
+        }
+        if let Some((_, trouble)) = self.unreadable.iter().find(|(id, _)| id.org == org && id.env == env) {
+            return Err(trouble.clone());
         }
         let fits = |account: &ResourceId, entry: &Entry| {
             entry.provider == provider && account.org == org && account.env == env

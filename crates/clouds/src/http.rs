@@ -2,6 +2,7 @@
 //! what was asked and what the cloud answered. Changes are sent once: whether to send one again is the engine's to decide,
 //! after it has looked.
 
+use crate::address::{self, NotLocal};
 use crate::hold::Hold;
 use crate::right::may_send;
 use berth_engine::handler::{Class, Outcome, Trouble};
@@ -14,8 +15,8 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::num::NonZeroU32;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::time::Instant;
 use tracing::Instrument;
@@ -88,6 +89,8 @@ pub fn class_of_status(status: u16) -> Class {
 pub struct Settings {
     /// Scheme and host, such as `https://api.civo.com`; a path in it is kept.
     pub base_url: String,
+    /// Someone else chose that address: nothing local is called by it.
+    pub foreign: bool,
     /// Value of the `Authorization` header.
     pub authorization: SecretString,
     pub requests_per_second: f64,
@@ -100,6 +103,7 @@ pub struct Settings {
 /// A connection to one API with one set of credentials.
 pub struct Http {
     base: Url,
+    foreign: bool,
     authorization: HeaderValue,
     timeout: Duration,
     dialect: &'static dyn Dialect,
@@ -123,6 +127,9 @@ impl Http {
         }
         base.set_query(None);
         base.set_fragment(None);
+        if settings.foreign {
+            address::check(base.as_str())?;
+        }
         let mut authorization = HeaderValue::from_str(settings.authorization.expose_secret()).map_err(|_| {
             Trouble::new(Class::Unauthorized, format!("the token for {cloud} has characters that no token has"))
                 .help("look for a line break or a space that was copied along with it")
@@ -130,6 +137,7 @@ impl Http {
         authorization.set_sensitive(true);
         Ok(Self {
             base,
+            foreign: settings.foreign,
             authorization,
             timeout: settings.timeout,
             dialect: settings.dialect,
@@ -350,6 +358,10 @@ impl Http {
             return Ok(client);
         }
         let mut builder = client_builder(&self.base);
+        if self.foreign {
+            // A proxy would look the name up by itself.
+            builder = builder.no_proxy().dns_resolver(Arc::new(NotLocal));
+        }
         if self.base.scheme() == "http" {
             builder = builder.tls_backend_preconfigured(tls_without_roots()?);
         }
@@ -573,6 +585,7 @@ mod tests {
         tokio::spawn(async move { axum::serve(listener, app).await });
         let settings = Settings {
             base_url,
+            foreign: false,
             authorization: SecretString::from("bearer tok-secret".to_owned()),
             requests_per_second: 1000.0,
             burst: 100,
@@ -684,6 +697,7 @@ mod tests {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let settings = Settings {
             base_url: format!("http://{}", listener.local_addr().unwrap()),
+            foreign: false,
             authorization: SecretString::from("bearer tok-secret".to_owned()),
             requests_per_second: 1000.0,
             burst: 100,
@@ -740,6 +754,7 @@ mod tests {
     fn bad_addresses_and_tokens_are_told_without_the_token() {
         let settings = |base_url: &str, token: &str| Settings {
             base_url: base_url.into(),
+            foreign: false,
             authorization: SecretString::from(token.to_owned()),
             requests_per_second: 0.0,
             burst: 0,

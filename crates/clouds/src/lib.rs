@@ -1,6 +1,7 @@
 //! One folder for each cloud: client, unit handlers, lowering, import.
 
 pub mod accounts;
+pub mod address;
 pub mod civo;
 pub mod digitalocean;
 mod gather;
@@ -31,6 +32,8 @@ pub struct Credentials {
     pub token: SecretString,
     /// Address of the API; the cloud's own when absent.
     pub api_url: Option<String>,
+    /// Someone else chose that address: nothing local is called by it.
+    pub foreign_url: bool,
     /// Region where a resource names none.
     pub region: Option<String>,
     /// How many requests a second may be sent; 0 means the cloud's published limit.
@@ -48,6 +51,7 @@ impl Credentials {
             provider: provider.into(),
             token: SecretString::from(token.into()),
             api_url: None,
+            foreign_url: false,
             region: None,
             requests_per_second: 0,
             max_concurrent_tasks: 0,
@@ -74,10 +78,20 @@ impl Credentials {
             provider: provider.into(),
             token: SecretString::from(token.trim().to_owned()),
             api_url: given(url),
+            foreign_url: false,
             region: region.and_then(given).map(|region| region.to_ascii_lowercase()),
             requests_per_second: 0,
             max_concurrent_tasks: 0,
         })
+    }
+}
+
+/// Where a cloud's own API is; empty for a cloud that there is not.
+pub fn api_url(provider: &str) -> &'static str {
+    match provider {
+        "civo" => civo::API_URL,
+        "digitalocean" => digitalocean::api::API_URL,
+        _ => "",
     }
 }
 

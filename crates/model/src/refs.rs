@@ -58,6 +58,21 @@ impl Manifest {
         out
     }
 
+    /// Plain texts where a reference to an object could stand, with the fields that hold them below the spec: `network: n-1`.
+    /// Accounts are named, and are no objects.
+    pub fn literals(&self) -> Vec<(String, String)> {
+        let mut out = Vec::new();
+        each(self.kind.spec_shape(), &self.spec, &mut Path::default(), &mut |path, field, message| {
+            let text = message.get_field_by_name("value").and_then(|value| value.as_str().map(str::to_owned));
+            if let Some(text) = text.filter(|text| !text.is_empty() && value_from(message).is_none())
+                && field.points_at.as_ref().is_none_or(|(kind, _)| kind != "Account")
+            {
+                out.push((path.to_owned(), text));
+            }
+        });
+        out
+    }
+
     /// Name of the account that the manifest asks for, by any of its spellings.
     pub fn account(&self) -> Option<String> {
         let asked = self.refs().into_iter().chain(self.named()).find(|to| to.field == "account");

@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use zeroize::Zeroizing;
 
@@ -231,6 +231,9 @@ pub struct ImportAsk {
     pub region: String,
     /// Whom what the account manages in this org and env belongs to, where that is known.
     pub owners: Vec<Identity>,
+    /// Where what is taken over will lie.
+    pub org: String,
+    pub env: String,
 }
 
 /// What a plan task is asked, kept sealed with the task: manifests may hold secrets.
@@ -361,6 +364,13 @@ impl Context {
             allow_recreate: self.allow_recreate,
             owners: HashMap::new(),
         })
+    }
+
+    /// The orgs that the task is about.
+    pub fn orgs(&self) -> BTreeSet<String> {
+        let wanted = self.wanted.iter().map(|row| &row.id).chain(self.check.iter().map(|row| &row.id));
+        let ids = wanted.chain(&self.unwanted).chain(&self.resource).map(|id| id.org.clone());
+        ids.chain(self.import.iter().map(|ask| ask.org.clone())).collect()
     }
 
     /// Units alone, for a check.

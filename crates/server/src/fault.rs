@@ -137,6 +137,12 @@ impl From<StoreError> for Fault {
         if let StoreError::TooLarge { .. } = error {
             return Fault::new(Code::TooLarge, error.to_string());
         }
+        // What one resource holds cannot be read, and trying again will not help: the others are as they were.
+        if error.is_of_one_row() {
+            tracing::warn!(%error, "something in the state cannot be read");
+            return Fault::new(Code::Internal, error.to_string())
+                .help("apply it again with its secrets, or restore the state from a backup");
+        }
         tracing::warn!(%error, "the state could not be read or written");
         Fault::new(Code::Unavailable, "the state cannot be read or written just now").help("try again in a moment")
     }

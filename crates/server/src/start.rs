@@ -51,6 +51,8 @@ pub struct Config {
     pub lease: Duration,
     /// What the labels and tags that Berth writes begin with.
     pub label_prefix: String,
+    /// Addresses of APIs that Accounts may name, beside the clouds' own.
+    pub allow_api_urls: Vec<String>,
 }
 
 /// Of the address that says how the server is.
@@ -68,11 +70,13 @@ pub struct WorkerHere {
     /// Environment variables and files that accounts may take their tokens from.
     pub allow_env: Vec<String>,
     pub allow_file: Vec<PathBuf>,
+    /// Orgs that these and the environment's credentials are for, beside resources without an org.
+    pub own_credentials_for: Vec<String>,
 }
 
 impl Default for WorkerHere {
     fn default() -> Self {
-        Self { capacity: 16, allow_env: Vec::new(), allow_file: Vec::new() }
+        Self { capacity: 16, allow_env: Vec::new(), allow_file: Vec::new(), own_credentials_for: Vec::new() }
     }
 }
 
@@ -95,6 +99,7 @@ impl Config {
             was_simulated: false,
             lease: LEASE,
             label_prefix: crate::context::LABEL_PREFIX.into(),
+            allow_api_urls: Vec::new(),
         }
     }
 }

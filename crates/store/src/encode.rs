@@ -134,7 +134,7 @@ impl Encoder<'_> {
     }
 }
 
-fn op_name(op: Op) -> &'static str {
+pub(crate) fn op_name(op: Op) -> &'static str {
     match op {
         Op::Create => "create",
         Op::Update => "update",

@@ -76,6 +76,13 @@ pub enum StoreError {
     Database(String),
 }
 
+impl StoreError {
+    /// Whether it is the trouble of one row, and not of the database: what else is stored can be read.
+    pub fn is_of_one_row(&self) -> bool {
+        matches!(self, Self::Sealed { .. } | Self::KeyUnknown { .. } | Self::Corrupt { .. })
+    }
+}
+
 impl From<sqlx::Error> for StoreError {
     fn from(error: sqlx::Error) -> Self {
         if broken(&error) { Self::Lost(error.to_string()) } else { Self::Database(error.to_string()) }

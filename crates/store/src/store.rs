@@ -30,6 +30,12 @@ static RESOURCES_OF: Multi = Multi::new(
     ),
     OF_COLUMNS,
 );
+static MANAGERS: Multi = Multi::new(
+    "SELECT DISTINCT r.kind, r.name, r.org, r.env, u.object_id FROM {rows} JOIN units u ON u.object_id = v.object \
+     JOIN resources r ON r.id = u.resource_id",
+    &[("object", "text")],
+);
+
 static UNITS_OF_ALL: Multi = Multi::new(
     concat!(
         units_from!(),
@@ -203,6 +209,19 @@ impl Store {
         }
         let query = Query::new(sql::AN_OWNER).bind(account).bind(org).bind(env);
         Ok(self.pool.row(query, |row| row.get::<String>(0)).await?.and_then(Identity::from_text))
+    }
+
+    /// Which resources manage these objects of clouds, each object with its resource. What has another object is left out.
+    pub async fn managers(&self, objects: &[String]) -> Result<Vec<(String, ResourceId)>, StoreError> {
+        let mut found = Vec::new();
+        for some in objects.chunks(IDS_STEP) {
+            let some: Vec<_> = some.iter().map(|object| serde_json::json!({ "object": object })).collect();
+            let some = serde_json::to_string(&some).map_err(|error| StoreError::Database(error.to_string()))?;
+            let dialect = if self.location.is_sqlite() { &sql::SQLITE } else { &sql::POSTGRES };
+            let decode = |row: &Row| Ok((row.get(4)?, rows::id_at(row, 0)?));
+            found.extend(self.pool.rows(MANAGERS.query(dialect, &some), decode).await?);
+        }
+        Ok(found)
     }
 
     /// Secret outputs of a unit (of the object in use, not of one that was replaced). Empty when there are none.

@@ -72,6 +72,20 @@ pub struct Args {
     /// A file, or folder of files, that Accounts may take their token from; may be given more than once
     #[arg(long, value_name = "PATH", help_heading = "Worker inside")]
     allow_file: Vec<PathBuf>,
+    /// An org whose tasks may use what is this worker's own: its environment's token, and the variables and files that it
+    /// allows; `*` for every org. Resources without an org always may. May be given more than once
+    #[arg(
+        long,
+        value_name = "ORG",
+        env = "BERTH_OWN_CREDENTIALS_FOR",
+        value_delimiter = ',',
+        help_heading = "Worker inside"
+    )]
+    own_credentials_for: Vec<String>,
+    /// Address that Accounts may give as their `apiUrl`, such as https://civo.example.com; may be given more than once. The
+    /// clouds' own are always allowed, this machine's never are
+    #[arg(long, value_name = "URL", env = "BERTH_ALLOW_API_URL", value_delimiter = ',', help_heading = "Workers")]
+    allow_api_url: Vec<String>,
     /// How long a worker may hold a task without a word from it, such as 30s; from 2s to 10m
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = lease, help_heading = "Workers")]
     lease: Duration,
@@ -214,7 +228,12 @@ fn config(args: &Args) -> Result<Config, Failure> {
         capacity: args.capacity,
         allow_env: args.allow_env.clone(),
         allow_file: args.allow_file.clone(),
+        own_credentials_for: args.own_credentials_for.clone(),
     });
+    for url in &args.allow_api_url {
+        berth_clouds::address::check(url)?;
+    }
+    config.allow_api_urls = args.allow_api_url.clone();
     config.oidc = args.oidc.config()?;
     config.audit_heads = args.audit.sinks()?;
     let prefix = std::env::var("BERTH_LABEL_PREFIX").unwrap_or_default();

@@ -62,6 +62,10 @@ pub struct Args {
     /// A file, or folder of files, that Accounts may take their token from; may be given more than once
     #[arg(long, value_name = "PATH")]
     allow_file: Vec<PathBuf>,
+    /// An org whose tasks may use what is this worker's own: its environment's token, and the variables and files that it
+    /// allows; `*` for every org. Resources without an org always may. May be given more than once
+    #[arg(long, value_name = "ORG", env = "BERTH_OWN_CREDENTIALS_FOR", value_delimiter = ',')]
+    own_credentials_for: Vec<String>,
     /// Folder for what tasks need while they run; wiped as they end
     #[arg(long, value_name = "DIR")]
     work_dir: Option<PathBuf>,
@@ -107,9 +111,10 @@ pub fn run(args: Args, verbose: u8) -> Outcome {
         simulated: args.sandbox,
         sandbox_token: std::env::var("BERTH_SANDBOX_TOKEN").ok().filter(|token| !token.is_empty()),
         means: Means {
-            simulated: None,
             allow_env: args.allow_env.iter().cloned().collect(),
             allow_files: args.allow_file.clone(),
+            own_for: args.own_credentials_for.iter().cloned().collect(),
+            ..Means::default()
         },
         scratch: args.work_dir.clone().unwrap_or_else(|| std::env::temp_dir().join("berth-workers")),
         drain: args.drain_timeout,

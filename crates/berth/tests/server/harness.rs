@@ -272,8 +272,7 @@ impl Plane {
     pub async fn account(&self) {
         let text = format!(
             "apiVersion: byoc.berth.dev/v1\nkind: Account\nmetadata: {{name: civo}}\nspec:\n  provider: civo\n  \
-             requestsPerSecond: 10000\n  civo: {{token: {{value: {CLOUD_TOKEN}}}, region: fra1, apiUrl: \"{}\"}}\n",
-            self.sandbox.civo_url()
+             requestsPerSecond: 10000\n  civo: {{token: {{value: {CLOUD_TOKEN}}}, region: fra1}}\n"
         );
         self.apply(&text).await;
     }

@@ -11,6 +11,7 @@ mod guard;
 mod harness;
 mod late;
 mod names;
+mod own;
 mod parties;
 mod place;
 mod postgres;

@@ -87,9 +87,7 @@ async fn an_accounts_limit_holds_over_all_workers_and_it_stays_while_it_is_used(
     let plane = Plane::start(Setup { workers: 2, ..Setup::default() }).await;
     let account = format!(
         "apiVersion: byoc.berth.dev/v1\nkind: Account\nmetadata: {{name: civo}}\nspec:\n  provider: civo\n  \
-         maxConcurrentTasks: 2\n  requestsPerSecond: 10000\n  civo: {{token: {{value: {CLOUD_TOKEN}}}, region: fra1, \
-         apiUrl: \"{}\"}}\n",
-        plane.sandbox.civo_url()
+         maxConcurrentTasks: 2\n  requestsPerSecond: 10000\n  civo: {{token: {{value: {CLOUD_TOKEN}}}, region: fra1}}\n"
     );
     plane.apply(&account).await;
     plane.until_ready().await;

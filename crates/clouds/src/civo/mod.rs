@@ -36,7 +36,7 @@ use tokio::sync::OnceCell;
 
 pub use lower::lower;
 
-const API_URL: &str = "https://api.civo.com";
+pub(crate) const API_URL: &str = "https://api.civo.com";
 /// Civo publishes no limit; this is what its own tools stay well below.
 const REQUESTS_PER_SECOND: f64 = 20.0;
 const BURST: u32 = 100;
@@ -109,6 +109,7 @@ impl Civo {
             http::limit(&api_url, credentials.requests_per_second, REQUESTS_PER_SECOND, BURST);
         let http = Http::new(http::Settings {
             base_url: api_url.clone(),
+            foreign: credentials.foreign_url,
             authorization: SecretString::from(format!("bearer {}", credentials.token.expose_secret())),
             requests_per_second,
             burst,

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{Mutex, OnceCell};
 
-const API_URL: &str = "https://api.digitalocean.com";
+pub(crate) const API_URL: &str = "https://api.digitalocean.com";
 /// DigitalOcean allows 5,000 requests an hour and 250 a minute; the sandbox and private endpoints have a limit of their own.
 const REQUESTS_PER_SECOND: f64 = 4.0;
 const BURST: u32 = 200;
@@ -68,6 +68,7 @@ impl Client {
         };
         let http = Http::new(Settings {
             base_url: own.unwrap_or(API_URL).to_owned(),
+            foreign: credentials.foreign_url,
             authorization: SecretString::from(format!("Bearer {token}")),
             requests_per_second: per_second,
             burst,

@@ -1,6 +1,6 @@
 //! DigitalOcean: client, unit handlers, lowering, import.
 
-mod api;
+pub(crate) mod api;
 mod cluster;
 mod kube_api;
 mod lower_cluster;

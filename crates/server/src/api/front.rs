@@ -138,7 +138,13 @@ impl Front {
             return self.gateway.problem(&Fault::new(Code::Unavailable, "the server is stopping"), "/readyz");
         }
         match timeout(READY_WITHIN, self.shared.control.last_event()).await {
-            Ok(Ok(_)) => text("text/plain; charset=utf-8", "ready\n"),
+            Ok(Ok(_)) => match self.shared.controller.failing() {
+                None => text("text/plain; charset=utf-8", "ready\n"),
+                Some(why) => {
+                    let fault = Fault::new(Code::Unavailable, format!("the controller cannot do its rounds: {why}"));
+                    self.gateway.problem(&fault, "/readyz")
+                }
+            },
             Ok(Err(error)) => {
                 tracing::warn!(%error, "not ready: the database does not answer as it should");
                 self.gateway.problem(&Fault::new(Code::Unavailable, "the database does not answer"), "/readyz")

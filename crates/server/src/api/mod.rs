@@ -16,6 +16,9 @@ use crate::pb::events_server::EventsServer;
 use crate::pb::resources_server::ResourcesServer;
 use crate::pb::tasks_server::TasksServer;
 use crate::start::Config;
+use berth_clouds::accounts::Declared;
+use berth_clouds::address;
+use berth_engine::handler::{Outcome, Trouble};
 use berth_store::{Control, StoreError, WorkerRow};
 use jiff::Timestamp;
 use std::sync::Arc;
@@ -38,6 +41,7 @@ pub struct Shared {
     /// Cancelled when the server stops: whatever waits or streams ends.
     pub stop: CancellationToken,
     pub(crate) books: resources::Books,
+    pub controller: crate::controller::Health,
     /// No other server writes to the same state.
     pub(crate) alone: bool,
     /// When the database was last asked for figures.
@@ -52,7 +56,8 @@ impl Shared {
         let told = metrics.clone();
         control.observe_batches(Box::new(move |operations, took| told.wrote(operations, took)));
         let (books, counted) = (resources::Books::default(), Mutex::default());
-        Self { control, config, metrics, stop, books, alone, counted }
+        let controller = crate::controller::Health::default();
+        Self { control, config, metrics, stop, books, controller, alone, counted }
     }
 
     /// Its clouds are simulated: every answer says so.
@@ -62,6 +67,22 @@ impl Shared {
 
     pub fn now(&self) -> Timestamp {
         Timestamp::now()
+    }
+
+    /// Whether an Account's address is one that this server lets its workers call. Simulated clouds are all that a simulated
+    /// server's workers call, whatever an Account says.
+    pub fn allow_url(&self, account: &Declared) -> Outcome<()> {
+        let Some(url) = account.api_url.as_deref().filter(|_| self.config.simulated.is_none()) else { return Ok(()) };
+        let asked = address::origin(url);
+        if asked.is_some() && asked == address::origin(berth_clouds::api_url(&account.provider)) {
+            return Ok(());
+        }
+        address::check(url)?;
+        match asked.is_some() && self.config.allow_api_urls.iter().any(|allowed| address::origin(allowed) == asked) {
+            true => Ok(()),
+            false => Err(Trouble::refused(format!("this server lets no Account name the address {url}"))
+                .help(format!("leave it out for the cloud's own, or start the server with --allow-api-url {url}"))),
+        }
     }
 
     /// What only the database knows, not older than a few seconds: counting looks at every resource.

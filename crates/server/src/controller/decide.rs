@@ -3,10 +3,10 @@
 use super::schedule::Schedules;
 use super::{PRIORITY_CHANGE, PRIORITY_REPAIR, PRIORITY_RETRY};
 use crate::fault::{Code, Fault};
-use crate::tasks::declared;
+use crate::tasks::listed;
 use berth_clouds::accounts::account_id;
 use berth_model::{Manifest, ResourceId};
-use berth_store::{Control, Decided, Decision, Due, NewTask, StoredResource, TaskOp};
+use berth_store::{Control, Decided, Decision, Due, NewTask, StoredResource, TaskOp, UnreadableRow};
 use jiff::{SignedDuration, Timestamp};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -47,8 +47,9 @@ impl<'a> Decider<'a> {
             Some(id) => self.resource(&id).await?,
             None => None,
         };
+        // Said without its secrets, which may be unreadable: that is for whoever carries the task out to tell.
         let limit = match stored {
-            Some(stored) => declared(self.control.store(), &stored)?.max_concurrent_tasks,
+            Some(stored) => listed(&stored)?.max_concurrent_tasks,
             None => 0,
         };
         self.limits.insert(account.to_owned(), limit);
@@ -67,6 +68,13 @@ impl<'a> Decider<'a> {
             }
         };
         Ok(Decision { id: due.resource.id, generation: due.resource.generation, due_mark: due.meta.due_mark, what })
+    }
+
+    /// A row that cannot be read is that resource's own failure.
+    pub fn unreadable(&self, row: UnreadableRow) -> Decision {
+        tracing::warn!(resource = %row.id, cause = %row.cause, "it cannot be read");
+        let what = Decided::SettleUntil { state: "Failed".into(), message: row.cause, until: self.later() };
+        Decision { id: row.id, generation: row.generation, due_mark: row.due_mark, what }
     }
 
     async fn verdict(&mut self, due: &Due) -> Result<Decided, Fault> {
@@ -157,6 +165,7 @@ impl<'a> Decider<'a> {
             priority,
             run_after: self.now,
             generation: stored.generation,
+            refresh: false,
             payload: None,
             trace: due.meta.trace.clone(),
         })

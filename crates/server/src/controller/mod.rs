@@ -9,7 +9,7 @@ use crate::fault::{Code, Fault};
 use berth_store::{NewTask, TaskOp};
 use decide::Decider;
 use jiff::{SignedDuration, Timestamp};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -33,6 +33,8 @@ const PRUNE_STEPS: u32 = 50;
 /// After a failure, from the first pause on.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// A controller that has done no round for this long is not ready: a database that restarts takes less.
+const FAILS_FOR: Duration = Duration::from_secs(10);
 
 /// What a task is worth: someone waits for plans and imports; a repair is nobody's hurry; checks have places of their own.
 pub const PRIORITY_WAITED: i32 = 200;
@@ -51,10 +53,12 @@ pub fn spawn(shared: Arc<Shared>, stop: CancellationToken) -> JoinHandle<()> {
             let until = match controller.round().await {
                 Ok(until) => {
                     pause = FIRST_PAUSE;
+                    shared.controller.worked();
                     until
                 }
                 Err(fault) => {
                     tracing::warn!(%fault, "the controller could not do its round");
+                    shared.controller.failed(&fault.message);
                     pause = (pause * 2).min(LONGEST_PAUSE);
                     // Not by wakes: what fails would fail at every commit.
                     tokio::select! {
@@ -77,6 +81,28 @@ pub fn spawn(shared: Arc<Shared>, stop: CancellationToken) -> JoinHandle<()> {
     })
 }
 
+/// Whether the controller does its rounds, for those who ask if the server is ready.
+#[derive(Default)]
+pub struct Health(Mutex<Option<(Instant, String)>>);
+
+impl Health {
+    fn worked(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    fn failed(&self, why: &str) {
+        let mut failing = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let since = failing.as_ref().map_or_else(Instant::now, |(since, _)| *since);
+        *failing = Some((since, why.to_owned()));
+    }
+
+    /// Why it has not done one for a while.
+    pub fn failing(&self) -> Option<String> {
+        let failing = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        failing.as_ref().filter(|(since, _)| since.elapsed() >= FAILS_FOR).map(|(_, why)| why.clone())
+    }
+}
+
 struct Controller<'a> {
     shared: &'a Shared,
     expired: Option<Instant>,
@@ -96,22 +122,29 @@ impl Controller<'_> {
         if next > now {
             return Ok(until(now, next));
         }
-        let more = self.decide(now).await? | self.check_drift(now).await?;
-        if self.expired.is_none_or(|at| at.elapsed() >= EXPIRE_EVERY) {
-            self.expired = Some(Instant::now());
-            let expired = control.expire(now).await?;
-            self.shared.metrics.leases_expired.inc_by(expired);
-            if expired > 0 {
-                tracing::info!(tasks = expired, "leases ended; the tasks are queued again");
-            }
-        }
-        if more {
+        // Each for itself: what keeps one from being done is no reason to leave the others.
+        let (expired, decided, checked) = (self.expire(now).await, self.decide(now).await, self.check_drift(now).await);
+        expired?;
+        if decided? | checked? {
             return Ok(Duration::ZERO);
         }
         Ok(match control.next_due().await? {
             Some(next) => until(self.shared.now(), next).max(Duration::from_millis(20)),
             None => LOOK_AGAIN,
         })
+    }
+
+    async fn expire(&mut self, now: Timestamp) -> Result<(), Fault> {
+        if self.expired.is_some_and(|at| at.elapsed() < EXPIRE_EVERY) {
+            return Ok(());
+        }
+        self.expired = Some(Instant::now());
+        let expired = self.shared.control.expire(now).await?;
+        self.shared.metrics.leases_expired.inc_by(expired);
+        if expired > 0 {
+            tracing::info!(tasks = expired, "leases ended; the tasks are queued again");
+        }
+        Ok(())
     }
 
     /// As much as came since the last time, in steps that let others write in between.
@@ -129,13 +162,13 @@ impl Controller<'_> {
     /// Whether there may be more.
     async fn decide(&self, now: Timestamp) -> Result<bool, Fault> {
         let control = &self.shared.control;
-        let due = control.due(now, ROUND).await?;
-        if due.is_empty() {
+        let (due, unreadable) = control.due_and_unreadable(now, ROUND).await?;
+        if due.is_empty() && unreadable.is_empty() {
             return Ok(false);
         }
-        let more = due.len() >= ROUND as usize;
+        let more = due.len() + unreadable.len() >= ROUND as usize;
         let mut decider = Decider::new(control, now);
-        let mut decisions = Vec::with_capacity(due.len());
+        let mut decisions: Vec<_> = unreadable.into_iter().map(|one| decider.unreadable(one)).collect();
         for one in due {
             decisions.push(decider.decide(one).await?);
         }
@@ -175,6 +208,7 @@ impl Controller<'_> {
                         priority: PRIORITY_DRIFT,
                         run_after: now,
                         generation: 0,
+                        refresh: false,
                         payload: None,
                         trace: String::new(),
                     });
@@ -189,4 +223,22 @@ impl Controller<'_> {
 fn until(now: Timestamp, next: Timestamp) -> Duration {
     let left = next.duration_since(now).max(SignedDuration::ZERO).unsigned_abs();
     left.clamp(Duration::from_millis(1), LOOK_AGAIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_controller_that_does_no_rounds_is_not_ready() {
+        let health = Health::default();
+        health.failed("the state cannot be read");
+        assert_eq!(health.failing(), None, "a database that restarts is no reason");
+        tokio::time::advance(FAILS_FOR / 2).await;
+        health.failed("the state cannot be read");
+        tokio::time::advance(FAILS_FOR / 2).await;
+        assert_eq!(health.failing().as_deref(), Some("the state cannot be read"));
+        health.worked();
+        assert_eq!(health.failing(), None);
+    }
 }

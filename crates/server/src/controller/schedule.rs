@@ -24,7 +24,7 @@ impl<'a> Schedules<'a> {
             let filter = Filter { kind: Some("Environment".into()), ..Filter::default() };
             let mut all = Vec::new();
             for stored in self.control.store().resources(&filter).await? {
-                all.push(Environment::of(&stored.id, &stored.sealed_manifest()?));
+                all.push(Environment::of(&stored.id, &stored.sealed_manifest().unwrap_or_default()));
             }
             self.environments = Some(all);
         }

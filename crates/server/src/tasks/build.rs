@@ -1,10 +1,12 @@
 //! Contexts for a batch of leased tasks: what they share is read once.
 
+use crate::access::Principal;
+use crate::api::Shared;
 use crate::context::{
     AccountRow, CheckRow, Context, DriftAsk, ImportAsk, KnownRow, PlanAsk, RefreshRow, Sealed, UnitRow, WantedRow,
 };
 use crate::fault::{Code, Fault};
-use berth_clouds::accounts::{Accounts, Declared, account_id, name_of};
+use berth_clouds::accounts::{Accounts, Declared, account_id, name_of, not_served, serves};
 use berth_engine::parents;
 use berth_engine::unit::UnitState;
 use berth_model::{Manifest, REDACTED, ResourceId};
@@ -20,10 +22,14 @@ const NEW_SECRET: &str = "(new secret)";
 
 pub type Built = Result<(Context, Sealed), Fault>;
 
-/// One for each task, in order.
-pub async fn contexts(control: &Control, label_prefix: &str, leased: &[Leased]) -> Vec<Built> {
+/// One for each task, in order. Tokens go only to accounts that are for the resources in question, and, where the caller is
+/// confined to an org, only those of that org's own accounts: whatever rows and tasks say.
+pub async fn contexts(shared: &Shared, caller: &Principal, leased: &[Leased]) -> Vec<Built> {
+    let control = &shared.control;
     let mut reader = Reader {
+        shared,
         control,
+        confined: &caller.org,
         store: control.store(),
         resources: HashMap::new(),
         units: HashMap::new(),
@@ -45,7 +51,7 @@ pub async fn contexts(control: &Control, label_prefix: &str, leased: &[Leased]) 
         };
         built.push(context.map(|(mut context, sealed)| {
             context.op = one.task.op.as_str().into();
-            context.label_prefix = label_prefix.to_owned();
+            context.label_prefix = shared.config.label_prefix.clone();
             (context, sealed)
         }));
     }
@@ -53,7 +59,10 @@ pub async fn contexts(control: &Control, label_prefix: &str, leased: &[Leased]) 
 }
 
 struct Reader<'a> {
+    shared: &'a Shared,
     control: &'a Control,
+    /// The org of the worker that all this is for; empty for one that serves all.
+    confined: &'a str,
     store: &'a Store,
     resources: HashMap<ResourceId, Option<Arc<StoredResource>>>,
     units: HashMap<ResourceId, Vec<UnitState>>,
@@ -121,6 +130,26 @@ impl Reader<'_> {
         Ok(self.accounts.get(name).and_then(Option::as_ref))
     }
 
+    /// Adds an account to those that a task uses, if it is for this resource and for this worker.
+    async fn use_account(&mut self, name: &str, by: &ResourceId, names: &mut BTreeSet<String>) -> Result<(), Fault> {
+        if let Some(id) = account_id(name).filter(|id| id != by) {
+            // What an Account allows counts where it is stored or planned; of one that is gone only the name is left.
+            let allowed = self.account(name).await?.map(|declared| declared.allowed_orgs.clone()).unwrap_or_default();
+            if !serves(&id, &allowed, &by.org, &by.env) {
+                return Err(not_served(&id, &by.org).into());
+            }
+            if !self.confined.is_empty() && id.org != self.confined {
+                let why = format!("{id} is not for workers of org {} alone", self.confined);
+                return Err(Fault::new(Code::Refused, why).help("run a worker whose token is for all orgs"));
+            }
+        }
+        if !self.confined.is_empty() && by.org != self.confined {
+            return Err(Fault::new(Code::Refused, format!("{by} is not for a worker of org {}", self.confined)));
+        }
+        names.insert(name.to_owned());
+        Ok(())
+    }
+
     /// Adds the accounts by name, each token to what is sealed.
     async fn add_accounts(
         &mut self,
@@ -130,13 +159,30 @@ impl Reader<'_> {
         sealed: &mut Sealed,
     ) -> Result<(), Fault> {
         for name in names {
+            let shared = self.shared;
             if let Some(declared) = self.account(&name).await? {
+                shared.allow_url(declared).map_err(|trouble| Fault {
+                    help: trouble.help,
+                    ..Fault::new(Code::Refused, format!("Account {name}: {}", trouble.message))
+                })?;
                 let (row, token) = AccountRow::of(&name, declared, only_looks);
                 if let Some(token) = token {
                     sealed.token(&name, &token);
                 }
                 context.accounts.push(row);
             }
+        }
+        Ok(())
+    }
+
+    async fn use_accounts(
+        &mut self,
+        units: &[UnitState],
+        by: &ResourceId,
+        names: &mut BTreeSet<String>,
+    ) -> Result<(), Fault> {
+        for unit in units {
+            self.use_account(&unit.account, by, names).await?;
         }
         Ok(())
     }
@@ -151,8 +197,9 @@ impl Reader<'_> {
         context.generation = stored.generation;
         let units = self.units(&id).await?;
         let account = if id.kind == "Account" { name_of(&id) } else { task.account.clone() };
-        let mut names: BTreeSet<String> = units.iter().map(|unit| unit.account.clone()).collect();
-        names.insert(account.clone());
+        let mut names = BTreeSet::new();
+        self.use_accounts(&units, &id, &mut names).await?;
+        self.use_account(&account, &id, &mut names).await?;
         context.units = units.iter().map(UnitRow::from).collect();
         if units.iter().any(|unit| unit.identity.is_none()) {
             let meta = self.control.meta(std::slice::from_ref(&id)).await?;
@@ -192,7 +239,11 @@ impl Reader<'_> {
         for id in &task.resources {
             let Some(stored) = self.resource(id).await? else { continue };
             let units = self.units(id).await?;
-            names.extend(units.iter().map(|unit| unit.account.clone()));
+            if let Err(fault) = self.use_accounts(&units, id, &mut names).await {
+                // Its own trouble, which its next change tells; the others of the batch are compared.
+                tracing::warn!(resource = %id, %fault, "it is not compared with its cloud");
+                continue;
+            }
             context.units.extend(units.iter().map(UnitRow::from));
             context.check.push(CheckRow { id: id.clone(), generation: stored.generation });
             if ask.refresh {
@@ -228,10 +279,13 @@ impl Reader<'_> {
             self.accounts.insert(name_of(&manifest.id), Some(declared));
         }
         let mut names = BTreeSet::new();
-        let mut around: BTreeSet<ResourceId> = ask.delete.iter().cloned().collect();
+        // Only what is planned is read in clouds; what it refers to is known by its outputs.
+        let mut own: BTreeSet<ResourceId> = ask.delete.iter().cloned().collect();
+        let mut around = own.clone();
         for (index, manifest) in manifests.into_iter().enumerate() {
             let choice = choices.choose(&manifest)?;
-            names.insert(choice.name.clone());
+            self.use_account(&choice.name, &manifest.id, &mut names).await?;
+            own.insert(manifest.id.clone());
             around.insert(manifest.id.clone());
             around.extend(parents(&manifest));
             let id = manifest.id.clone();
@@ -255,9 +309,11 @@ impl Reader<'_> {
                 row.manifest = manifest.redacted().to_json();
             }
             context.known.push(row);
-            let units = self.units(&id).await?;
-            names.extend(units.iter().map(|unit| unit.account.clone()));
-            context.units.extend(units.iter().map(UnitRow::from));
+            if own.contains(&id) {
+                let units = self.units(&id).await?;
+                self.use_accounts(&units, &id, &mut names).await?;
+                context.units.extend(units.iter().map(UnitRow::from));
+            }
         }
         context.units.extend(ask.units);
         context.allow_recreate = ask.allow_recreate;
@@ -289,7 +345,10 @@ impl Reader<'_> {
         let payload = self.control.payload(&task.id).await?.ok_or_else(|| bad_payload(task))?;
         let ask: ImportAsk = serde_json::from_str(payload.expose_secret()).map_err(|_| bad_payload(task))?;
         let (mut context, mut sealed) = (Context::default(), Sealed::default());
-        self.add_accounts([ask.account.clone()].into(), true, &mut context, &mut sealed).await?;
+        let mut names = BTreeSet::new();
+        let place = ResourceId { org: ask.org.clone(), env: ask.env.clone(), ..ResourceId::new("Import", "all") };
+        self.use_account(&ask.account, &place, &mut names).await?;
+        self.add_accounts(names, true, &mut context, &mut sealed).await?;
         context.import = Some(ask);
         Ok((context, sealed))
     }
@@ -305,19 +364,27 @@ fn known(stored: &StoredResource) -> Result<KnownRow, Fault> {
     })
 }
 
+/// What a stored Account says, its secrets sealed.
+pub fn listed(stored: &StoredResource) -> Result<Declared, Fault> {
+    let manifest = Manifest::from_json(&stored.sealed_manifest()?).map_err(|_| corrupt(&stored.id))?;
+    Ok(Declared::read(&stored.id, &manifest.resolve(&|_| String::new()))?)
+}
+
 /// What a stored Account says, its token in the clear where it holds one.
-pub fn declared(store: &Store, stored: &StoredResource) -> Result<Declared, Fault> {
+fn declared(store: &Store, stored: &StoredResource) -> Result<Declared, Fault> {
     let manifest = Manifest::from_json(&store.unseal(stored)?).map_err(|_| corrupt(&stored.id))?;
     Ok(Declared::read(&stored.id, &manifest.resolve(&|_| String::new()))?)
 }
 
 /// The stored Accounts, to choose from. Their credentials stay where they are.
-pub async fn stored_accounts(store: &Store) -> Result<Accounts, Fault> {
+async fn stored_accounts(store: &Store) -> Result<Accounts, Fault> {
     let mut accounts = Accounts::default();
     let filter = Filter { kind: Some("Account".into()), ..Filter::default() };
     for stored in store.resources(&filter).await? {
-        let manifest = Manifest::from_json(&stored.sealed_manifest()?).map_err(|_| corrupt(&stored.id))?;
-        accounts.declare(&stored.id, &Declared::read(&stored.id, &manifest.resolve(&|_| String::new()))?);
+        match listed(&stored) {
+            Ok(declared) => accounts.declare(&stored.id, &declared),
+            Err(fault) => accounts.declare_unreadable(&stored.id, &fault.message),
+        }
     }
     Ok(accounts)
 }

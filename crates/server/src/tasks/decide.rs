@@ -1,6 +1,6 @@
 //! The server's word on a plan: the gate, with what it must know read from the store.
 
-use super::account;
+use super::{account, verify};
 use crate::api::Shared;
 use crate::environment::Environment;
 use crate::fault::{Code, Fault};
@@ -9,7 +9,14 @@ use crate::guards::{off_runtime, previous, shown};
 use crate::policy::Verdict;
 use berth_engine::unit::Identity;
 use berth_engine::{Action, Plan};
-use berth_store::{ControlMeta, PlanDecision, StoredResource, Task};
+use berth_model::ResourceId;
+use berth_store::{ControlMeta, PlanDecision, PlanStep, StoredResource, Task};
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+/// Bytes of an object's id.
+const MIN_ID: usize = 2;
+const MAX_ID: usize = 1024;
 
 /// What follows when much of an account seems gone.
 pub const HELD: &str = "making it again waits until it is applied with --allow-recreate, or somebody else approves it";
@@ -23,6 +30,8 @@ pub struct Decided {
     /// For the worker's log.
     pub message: String,
     pub warnings: Vec<Verdict>,
+    /// What the worker may record when it carries the plan out.
+    pub steps: Vec<PlanStep>,
 }
 
 /// Decides about a plan that a worker hands in. Whatever cannot be decided is refused: a gate that fails stays shut.
@@ -35,9 +44,6 @@ pub async fn decide_plan(
 ) -> Result<Decided, Fault> {
     let gone = || Fault::new(Code::Refused, "the task is about nothing that is stored");
     let id = task.resource.as_ref().ok_or_else(gone)?;
-    if let Some(other) = plan.resources.iter().find(|r| r.id != *id && r.action != Action::Unchanged) {
-        return Err(Fault::new(Code::InvalidArgument, format!("the plan changes {}, the task is for {id}", other.id)));
-    }
     let stored = shared.control.store().resource(id).await?.ok_or_else(gone)?;
     let metas = shared.control.meta(std::slice::from_ref(id)).await?;
     let meta = metas.into_iter().next().ok_or_else(gone)?;
@@ -45,23 +51,37 @@ pub async fn decide_plan(
     if is_deletion != stored.deleting || task.generation != stored.generation {
         return Err(Fault::new(Code::Conflict, format!("{id} changed while it was planned")));
     }
+    let steps = verify::steps(shared, task, &stored, plan).await?;
     let gone = account::check(shared, task, plan, who).await?;
     let input = GateInput { old: previous(shared, &stored).await?, gone, ..input(&stored, &meta)? };
     let (recreates, allow_recreate) = (input.gone.is_some(), input.allow_recreate);
     let rules = shared.books.open(&shared.control, shared.alone).await?;
     let environment = Environment::for_resource(id, &rules.environments);
+    let used = used(shared, id, plan).await?;
+    let is_shielded =
+        |other: &ResourceId| Environment::for_resource(other, &rules.environments).is_some_and(|e| e.protected);
+    let through = used.known.iter().any(is_shielded);
+    let environment = match through {
+        true => Some(Environment { protected: true, ..environment.unwrap_or_default() }),
+        false => environment,
+    };
     let approved = input.approval.clone().filter(|approval| covers(approval, input.generation, plan));
     let (judged, now) = (plan.clone(), shared.now());
     let verdict = off_runtime(move || gate(&judged, &input, environment.as_ref(), &rules.policies, now)).await;
     // Asked again, it would be no other; and nobody may go through a gate that cannot be asked.
     let verdict = verdict.unwrap_or_else(|fault| Gate::Block { message: fault.message, verdicts: Vec::new() });
     let own = |decision, message, warnings| Decided {
+        steps: steps.clone(),
         decision,
         digest: digest(plan),
         plan: text.to_owned(),
         message,
         warnings,
     };
+    if used.elsewhere {
+        let message = format!("{id} would use an object of a resource in another org or env that it does not refer to");
+        return Ok(own(PlanDecision::Block(message.clone()), message, Vec::new()));
+    }
     if recreates && matches!(verdict, Gate::Proceed { .. }) && (allow_recreate || approved.is_some()) {
         shared.control.forget_gone(vec![id.clone()]).await?;
     }
@@ -73,6 +93,7 @@ pub async fn decide_plan(
                 digest: approval.digest,
                 plan: meta.plan,
                 warnings,
+                steps,
             },
             None => own(PlanDecision::Proceed, String::new(), warnings),
         },
@@ -81,7 +102,8 @@ pub async fn decide_plan(
             own(PlanDecision::Hold(message.clone()), message, warnings)
         }
         Gate::AwaitApproval { warnings, .. } => {
-            let message = format!("{id} is in a protected environment: its plan waits for approval");
+            let how = if through { "uses what is" } else { "is" };
+            let message = format!("{id} {how} in a protected environment: its plan waits for approval");
             own(PlanDecision::AwaitApproval, message, warnings)
         }
         Gate::Block { message, verdicts } => {
@@ -89,6 +111,41 @@ pub async fn decide_plan(
             own(PlanDecision::Block(message.clone()), message, warnings)
         }
     })
+}
+
+/// The resources whose objects a plan would use.
+struct Used {
+    /// Those that the resource refers to, by name or by id: whoever applied it may change them, too.
+    known: Vec<ResourceId>,
+    /// There are others, in another org or env.
+    elsewhere: bool,
+}
+
+async fn used(shared: &Shared, id: &ResourceId, plan: &Plan) -> Result<Used, Fault> {
+    let mut known = shared.control.parents(id).await?;
+    known.retain(|parent| parent.kind != "Account");
+    let mut objects = BTreeSet::new();
+    let changes = plan.resources.iter().flat_map(|resource| &resource.units).flat_map(|unit| &unit.changes);
+    changes.for_each(|change| texts(&change.to, &mut objects));
+    let objects: Vec<String> = objects.into_iter().collect();
+    let mut elsewhere = false;
+    for (_, owner) in shared.control.store().managers(&objects).await? {
+        let near = owner.org == id.org && owner.env == id.env;
+        elsewhere |= !near && !known.contains(&owner);
+    }
+    Ok(Used { known, elsewhere })
+}
+
+/// Every text that could be an object's id.
+fn texts(value: &Value, into: &mut BTreeSet<String>) {
+    match value {
+        Value::String(text) if (MIN_ID..=MAX_ID).contains(&text.len()) => {
+            into.insert(text.clone());
+        }
+        Value::Array(items) => items.iter().for_each(|item| texts(item, into)),
+        Value::Object(map) => map.values().for_each(|item| texts(item, into)),
+        _ => {}
+    }
 }
 
 /// A resource that is Ready was carried out as it was allowed and approved: a repair of it is a change of its own.

@@ -5,9 +5,10 @@ mod build;
 mod decide;
 mod drift;
 mod service;
+mod verify;
 mod wait;
 
-pub use build::{declared, stored_accounts};
+pub use build::listed;
 pub use service::{InProcess, Service};
 pub use wait::run_and_wait;
 

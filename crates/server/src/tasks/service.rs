@@ -4,18 +4,22 @@ use super::Bucket;
 use super::build::contexts;
 use super::decide::decide_plan;
 use super::drift::findings;
+use super::verify;
 use crate::access::{Principal, Role, Standing, principal};
 use crate::api::Shared;
 use crate::convert;
 use crate::fault::{Code, Fault};
 use crate::metrics::{Op, State};
 use crate::pb::{self, record_request::Write, worker_service_server::WorkerService};
+use crate::policy::Verdict;
 use crate::worker::api::TaskApi;
 use crate::worker::{OLDEST_PROTOCOL, PROTOCOL};
 use async_trait::async_trait;
 use berth_engine::unit::Identity;
 use berth_model::ResourceId;
-use berth_store::{ControlError, Ending, Held, LeaseAsk, Leased, Outcome, PlanDecision, Recorded, TaskId, TaskOp};
+use berth_store::{
+    ControlError, Ending, Held, LeaseAsk, Leased, Outcome, PlanDecision, Recorded, SubmittedPlan, TaskId, TaskOp,
+};
 use jiff::{SignedDuration, Timestamp};
 use std::sync::Arc;
 use std::time::Duration;
@@ -161,7 +165,7 @@ impl Shared {
             let waited_ms = u32::try_from(came.elapsed().as_millis()).unwrap_or(0);
             let leased = self.control.lease(ask, self.now()).await?;
             if !leased.is_empty() {
-                let tasks = self.with_contexts(leased, &request.recipient).await;
+                let tasks = self.with_contexts(caller, leased, &request.recipient).await;
                 if !tasks.is_empty() {
                     return Ok(self.lease_answer(tasks, waited_ms));
                 }
@@ -179,8 +183,8 @@ impl Shared {
     }
 
     /// A task whose context cannot be made ends here.
-    async fn with_contexts(&self, leased: Vec<Leased>, recipient: &str) -> Vec<pb::LeasedTask> {
-        let built = contexts(&self.control, &self.config.label_prefix, &leased).await;
+    async fn with_contexts(&self, caller: &Principal, leased: Vec<Leased>, recipient: &str) -> Vec<pb::LeasedTask> {
+        let built = contexts(self, caller, &leased).await;
         let mut tasks = Vec::with_capacity(leased.len());
         for (one, built) in leased.into_iter().zip(built) {
             let made = built.and_then(|(context, sealed)| {
@@ -262,18 +266,14 @@ impl Shared {
             Err(fault) => return Err(fault),
         };
         let proceed = decided.decision == PlanDecision::Proceed;
-        // Before the plan: a task whose plan must wait is over with it.
-        for (n, warning) in decided.warnings.iter().enumerate() {
-            let event = Recorded::Event {
-                resource: warning.id.clone(),
-                what: "PolicyWarning".into(),
-                detail: format!("{}: {}", warning.policy, warning.message),
-            };
-            let written = self.control.record(&held, &format!("warning-{n}"), event, self.now()).await;
-            written.map_err(|error| self.refused(error))?;
-        }
-        let submitted =
-            self.control.submit_plan(&held, &decided.plan, &decided.digest, decided.decision, self.now()).await;
+        let warned = |warning: &Verdict| format!("{}: {}", warning.policy, warning.message);
+        let submitted = SubmittedPlan {
+            text: decided.plan,
+            digest: decided.digest,
+            steps: decided.steps,
+            warnings: decided.warnings.iter().map(warned).collect(),
+        };
+        let submitted = self.control.submit_plan(&held, submitted, decided.decision, self.now()).await;
         submitted.map_err(|error| self.refused(error))?;
         Ok(pb::SubmitPlanResponse { proceed, message: decided.message })
     }
@@ -286,14 +286,24 @@ impl Shared {
         let resource: ResourceId =
             request.resource.ok_or_else(|| invalid("which resource a write is about is not said"))?.into();
         let write = match request.write.ok_or_else(|| invalid("what to write is not said"))? {
-            Write::Intent(row) => Recorded::Intent(convert::intent(&resource, row)?),
+            Write::Intent(row) => {
+                row.unit.as_ref().map_or(Ok(()), verify::unit)?;
+                Recorded::Intent(convert::intent(&resource, row)?)
+            }
             Write::Close(row) => {
+                row.unit.as_ref().map_or(Ok(()), verify::unit)?;
                 let (entry, closing) = convert::closing(&resource, row)?;
                 Recorded::Close { entry, closing }
             }
-            Write::SaveUnit(row) => Recorded::SaveUnit(convert::unit_state(&resource, row)?),
+            Write::SaveUnit(row) => {
+                verify::unit(&row)?;
+                Recorded::SaveUnit(convert::unit_state(&resource, row)?)
+            }
             Write::ForgetUnit(unit) => Recorded::ForgetUnit { resource, key: unit.key, token: unit.token },
-            Write::Status(row) => Recorded::Status { resource, status: convert::status(row)? },
+            Write::Status(row) => {
+                verify::status(&resource, &row)?;
+                Recorded::Status { resource, status: convert::status(row)? }
+            }
             Write::ForgetResource(true) => Recorded::ForgetResource(resource),
             Write::ForgetResource(false) => return Err(invalid("what to write is not said")),
             Write::Event(note) => Recorded::Event { resource, what: note.what, detail: note.detail },
@@ -332,6 +342,7 @@ impl Shared {
         };
         if let Some(task) = task.as_ref().filter(|_| !request.result.is_empty()) {
             let result = String::from_utf8(request.result).map_err(|_| invalid("the result is not JSON"))?;
+            verify::result(self, task, &result).await?;
             if task.op == TaskOp::Drift {
                 ending.drift = findings(self, &result, now).await?;
             }

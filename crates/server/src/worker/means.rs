@@ -3,7 +3,7 @@
 
 use crate::context::{AccountRow, TokenFrom};
 use berth_clouds::accounts::{Simulated, TOKEN_BYTES_MAX, usual_url};
-use berth_clouds::{Clouds, Credentials, PROVIDERS};
+use berth_clouds::{Clouds, Credentials, PROVIDERS, api_url};
 use berth_engine::handler::{Class, Outcome, Trouble};
 use secrecy::SecretString;
 use std::collections::BTreeSet;
@@ -19,7 +19,14 @@ pub struct Means {
     pub allow_env: BTreeSet<String>,
     /// Files, or folders with files, that Accounts may name.
     pub allow_files: Vec<PathBuf>,
+    /// Orgs that all this is for, beside resources without an org; [`ALL_ORGS`] for every one.
+    pub own_for: BTreeSet<String>,
+    /// The orgs of the task at hand.
+    pub orgs: BTreeSet<String>,
 }
+
+/// Stands for every org.
+pub const ALL_ORGS: &str = "*";
 
 fn var(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.trim().is_empty())
@@ -30,6 +37,18 @@ fn unauthorized(message: String) -> Trouble {
 }
 
 impl Means {
+    /// What is the worker's own is used for an org only where the worker was told so: anyone who may declare a resource in an
+    /// org would otherwise spend it.
+    fn lends(&self) -> Outcome<()> {
+        let lent = |org: &String| org.is_empty() || self.own_for.contains(org) || self.own_for.contains(ALL_ORGS);
+        match self.orgs.iter().find(|org| !lent(org)) {
+            None => Ok(()),
+            Some(org) => Err(unauthorized(format!("this worker does not use its own credentials for org {org}"))
+                .help(format!("apply an Account with a token in org {org}"))
+                .help(format!("or start the worker, or the server it is in, with --own-credentials-for {org}"))),
+        }
+    }
+
     /// Connections to the accounts of a task, and to the worker's own.
     pub fn clouds(&self, accounts: &[AccountRow], given: impl Fn(&str) -> Option<SecretString>) -> Clouds {
         let mut clouds = Clouds::new();
@@ -48,17 +67,18 @@ impl Means {
     }
 
     fn own(&self, provider: &str) -> Outcome<Credentials> {
-        match self.simulated(provider) {
-            Some(credentials) => Ok(credentials),
-            None => Credentials::from_env(provider, var).map_err(|mut trouble| {
-                trouble.message = format!("this worker has no token for {provider}");
-                trouble.help = vec![
-                    format!("apply an Account for {provider}, or set its variables where the worker runs"),
-                    "a worker that only rehearses:   berth server --sandbox".into(),
-                ];
-                trouble
-            }),
+        if let Some(credentials) = self.simulated(provider) {
+            return Ok(credentials);
         }
+        self.lends()?;
+        Credentials::from_env(provider, var).map_err(|mut trouble| {
+            trouble.message = format!("this worker has no token for {provider}");
+            trouble.help = vec![
+                format!("apply an Account for {provider}, or set its variables where the worker runs"),
+                "a worker that only rehearses:   berth server --sandbox".into(),
+            ];
+            trouble
+        })
     }
 
     fn simulated(&self, provider: &str) -> Option<Credentials> {
@@ -77,6 +97,9 @@ impl Means {
         }
         let own_url = usual_url(&row.provider, &var);
         let name = &row.name;
+        if !matches!(row.token, TokenFrom::Sealed | TokenFrom::Missing) {
+            self.lends()?;
+        }
         let (token, api_url) = match &row.token {
             TokenFrom::Sealed => {
                 let token = given.ok_or_else(|| unauthorized(format!("Account {name} came without its token")))?;
@@ -87,9 +110,11 @@ impl Means {
             TokenFrom::WorkerLocal => (Credentials::from_env(&row.provider, var)?.token, own_url),
             TokenFrom::Missing => return Err(unauthorized(format!("Account {name} has no token"))),
         };
+        let own_url = usual_url(&row.provider, &var);
         Ok(Credentials {
             provider: row.provider.clone(),
             token,
+            foreign_url: api_url.is_some() && api_url != own_url,
             api_url,
             region: row.region.clone(),
             requests_per_second: row.requests_per_second,
@@ -140,7 +165,7 @@ impl Means {
         match (&row.api_url, &own) {
             (None, _) => Ok(own),
             (Some(url), Some(own_url)) if same(url, own_url) => Ok(own),
-            (Some(url), None) if same(url, usual(&row.provider)) => Ok(None),
+            (Some(url), None) if same(url, api_url(&row.provider)) => Ok(None),
             (Some(url), _) => {
                 let variable = if row.provider == "civo" { "CIVO_API_URL" } else { "DIGITALOCEAN_API_URL" };
                 Err(unauthorized(format!(
@@ -151,10 +176,6 @@ impl Means {
             }
         }
     }
-}
-
-fn usual(provider: &str) -> &'static str {
-    if provider == "civo" { "https://api.civo.com" } else { "https://api.digitalocean.com" }
 }
 
 #[cfg(test)]
@@ -188,6 +209,39 @@ mod tests {
         for path in [outside, inside.join("link"), inside.join("none")] {
             let trouble = read(path).unwrap_err();
             assert!(trouble.help[0].contains("--allow-file") && !trouble.message.contains("hunter2"), "{trouble}");
+        }
+    }
+
+    #[test]
+    fn what_is_the_workers_own_is_for_orgs_that_it_was_told() {
+        let with = |own_for: &[&str], orgs: &[&str]| {
+            let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+            let means = Means {
+                allow_env: ["PATH".to_owned()].into(),
+                own_for: set(own_for),
+                orgs: set(orgs),
+                ..Means::default()
+            };
+            let named = means.credentials(&row(TokenFrom::Env("PATH".into()), None), None).map(|_| ());
+            let sealed = means.credentials(&row(TokenFrom::Sealed, None), Some("t".to_owned().into()));
+            assert!(sealed.is_ok(), "a token that came with the task is the Account's own");
+            let local = means.lends();
+            assert_eq!(named.is_ok(), local.is_ok());
+            local
+        };
+        for (own_for, orgs, lent) in [
+            (&[][..], &[""][..], true),
+            (&[], &["shop"], false),
+            (&["shop"], &["shop"], true),
+            (&["shop"], &["", "shop"], true),
+            (&["shop"], &["shop", "bank"], false),
+            (&["*"], &["shop", "bank"], true),
+        ] {
+            let answer = with(own_for, orgs);
+            assert_eq!(answer.is_ok(), lent, "{own_for:?} {orgs:?}");
+            if let Err(trouble) = answer {
+                assert!(trouble.help.iter().any(|line| line.contains("--own-credentials-for")), "{trouble}");
+            }
         }
     }
 

@@ -129,7 +129,12 @@ pub fn in_process(shared: &Arc<Shared>, stop: CancellationToken) -> Option<JoinH
         checks: CHECKS,
         simulated: shared.config.simulated.is_some(),
         sandbox_token: shared.config.simulated.as_ref().and_then(|clouds| clouds.token.clone()),
-        means: Means { simulated: None, allow_env: here.allow_env.into_iter().collect(), allow_files: here.allow_file },
+        means: Means {
+            allow_env: here.allow_env.into_iter().collect(),
+            allow_files: here.allow_file,
+            own_for: here.own_credentials_for.into_iter().collect(),
+            ..Means::default()
+        },
         scratch: shared.config.folder.join("worker"),
         drain: INSIDE_DRAIN,
     };

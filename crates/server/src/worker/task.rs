@@ -133,6 +133,7 @@ impl Job {
     pub async fn run(&self, mut context: Context, mut sealed: Sealed, means: &Means) -> End {
         let tokens: Vec<_> = context.accounts.iter().filter_map(|row| sealed.token_of(&row.name)).collect();
         self.words.hide(&tokens);
+        let means = &Means { orgs: context.orgs(), ..means.clone() };
         let clouds = means.clouds(&context.accounts, |account| sealed.token_of(account));
         let lease = self.lease.clone();
         let work = async {

@@ -4,8 +4,11 @@
 //! a row fails the test.
 
 mod call;
+mod hostile;
+mod hostile_results;
 mod more;
 mod people;
+mod scopes;
 mod setup;
 mod standing;
 mod table;

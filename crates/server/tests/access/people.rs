@@ -7,7 +7,7 @@ use axum::routing::get;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use berth_server::access::oidc::{Oidc, OidcConfig};
-use berth_store::{LeaseAsk, PlanDecision};
+use berth_store::{LeaseAsk, PlanDecision, SubmittedPlan};
 use jiff::Timestamp;
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use rcgen::{KeyPair, PublicKeyData};
@@ -89,7 +89,8 @@ async fn waiting(server: &Server, token: &str, name: &str) -> Value {
         let leased = control.lease(ask, Timestamp::now()).await.unwrap().pop();
         if let Some(leased) = leased.filter(|leased| leased.task.resource.as_ref().is_some_and(|id| id.name == name)) {
             let decision = PlanDecision::AwaitApproval;
-            control.submit_plan(&leased.held, "{\"resources\":[]}", "d", decision, Timestamp::now()).await.unwrap();
+            let plan = SubmittedPlan { text: "{\"resources\":[]}".into(), digest: "d".into(), ..SubmittedPlan::default() };
+            control.submit_plan(&leased.held, plan, decision, Timestamp::now()).await.unwrap();
             return json!({"kind": "CivoVpc", "name": name, "digest": "d"});
         }
         tokio::time::sleep(Duration::from_millis(50)).await;

@@ -15,3 +15,6 @@ CREATE TABLE logins (
     expires_at BIGINT NOT NULL
 );
 CREATE INDEX logins_expired ON logins (expires_at);
+
+-- What the worker of a task may record: for a change, the steps of the plan that the gate accepted for this lease.
+ALTER TABLE tasks ADD COLUMN accepted TEXT NOT NULL DEFAULT '';

@@ -170,7 +170,7 @@ static GOING: Multi = Multi::new(
 );
 
 /// Whose object it is already. One object has one resource, or two would undo each other's changes.
-const OWNER: &str = "SELECT r.kind, r.name, r.org, r.env FROM units u JOIN resources r ON r.id = u.resource_id \
+pub(super) const OWNER: &str = "SELECT r.kind, r.name, r.org, r.env FROM units u JOIN resources r ON r.id = u.resource_id \
      WHERE u.object_id = $5 AND u.unit_type = $6 AND u.account = $7 \
      AND NOT (r.kind = $1 AND r.name = $2 AND r.org = $3 AND r.env = $4) LIMIT 1";
 

@@ -241,17 +241,44 @@ impl Op for Reschedule {
     }
 }
 
+fn due(row: &crate::db::Row) -> Result<Due, StoreError> {
+    let resource = rows::resource(row)?;
+    let meta = read::meta(row, read::META_AT, &resource.id)?;
+    let task: Option<String> = row.get(read::META_AT + read::META_COLUMNS)?;
+    Ok(Due { resource, meta, task: task.map(TaskId) })
+}
+
 impl Control {
     /// What a decision is due for, the longest due first.
     pub async fn due(&self, now: Timestamp, limit: u32) -> Result<Vec<Due>, StoreError> {
+        Ok(self.due_and_unreadable(now, limit).await?.0)
+    }
+
+    /// The same, with those whose rows cannot be read.
+    pub async fn due_and_unreadable(
+        &self,
+        now: Timestamp,
+        limit: u32,
+    ) -> Result<(Vec<Due>, Vec<UnreadableRow>), StoreError> {
         let query = Query::new(DUE).bind(now.as_microsecond()).bind(i64::from(limit.clamp(1, LIST_MAX)));
-        let decode = |row: &crate::db::Row| {
-            let resource = rows::resource(row)?;
-            let meta = read::meta(row, read::META_AT, &resource.id)?;
-            let task: Option<String> = row.get(read::META_AT + read::META_COLUMNS)?;
-            Ok(Due { resource, meta, task: task.map(TaskId) })
+        let decode = |row: &crate::db::Row| match due(row) {
+            Ok(due) => Ok(Ok(due)),
+            Err(error @ StoreError::Corrupt { .. }) => Ok(Err(UnreadableRow {
+                id: rows::id_at(row, 0)?,
+                generation: row.get(7)?,
+                due_mark: row.get(read::META_AT + read::DUE_MARK)?,
+                cause: error.to_string(),
+            })),
+            Err(error) => Err(error),
         };
-        self.store().pool().rows(query, decode).await
+        let (mut due, mut unreadable) = (Vec::new(), Vec::new());
+        for row in self.store().pool().rows(query, decode).await? {
+            match row {
+                Ok(one) => due.push(one),
+                Err(one) => unreadable.push(one),
+            }
+        }
+        Ok((due, unreadable))
     }
 
     /// When something will be due next: a resource, a drift check, a task that waits, or the end of a lease.

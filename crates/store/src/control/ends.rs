@@ -27,7 +27,7 @@ const REQUEUE: &str = "UPDATE tasks SET state = 'queued', waiting = $3, run_afte
 const DELETING: &str = "SELECT deleting FROM resources WHERE kind = $1 AND name = $2 AND org = $3 AND env = $4";
 
 static TASKS: Multi = Multi::new(
-    concat!("SELECT ", task_columns!(), " FROM tasks WHERE id IN (SELECT v.task FROM {rows})"),
+    concat!("SELECT ", task_columns!(), ", accepted FROM tasks WHERE id IN (SELECT v.task FROM {rows})"),
     &[("task", "text")],
 );
 
@@ -354,8 +354,12 @@ impl Op for Report {
     async fn run_many(ops: &[&Self], tx: &mut Tx<'_>) -> Result<Vec<Result<(), ControlError>>, Broken> {
         let ids: Vec<OnTask> = ops.iter().map(|op| OnTask { task: &op.held.task.0 }).collect();
         let mut found: HashMap<String, Task> = HashMap::new();
+        let mut unplanned: HashSet<String> = HashSet::new();
         for row in tx.rows_many(&TASKS, &ids).await? {
             let task = task(&row)?;
+            if task.op.mutates() && row.get::<String>(26)?.is_empty() {
+                unplanned.insert(task.id.0.clone());
+            }
             found.insert(task.id.0.clone(), task);
         }
         let mut answers = Vec::with_capacity(ops.len());
@@ -364,6 +368,11 @@ impl Op for Report {
         for op in ops {
             let answer = match found.get(&op.held.task.0) {
                 Some(task) if is_held(task, op.held.fence, op.now) => {
+                    if op.state == TaskState::Done && unplanned.contains(&task.id.0) {
+                        let why = format!("task {} cannot be done: it has no accepted plan", task.id);
+                        answers.push(Err(ControlError::Refused(why)));
+                        continue;
+                    }
                     if seen.insert(&op.held.task.0) {
                         ending.push((op, task));
                     }

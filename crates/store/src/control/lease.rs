@@ -65,6 +65,7 @@ static TAKE: Multi = Multi::new(
     concat!(
         "UPDATE tasks SET state = 'running', worker = v.worker_name, fence = v.fence_number, lease_until = v.until, \
          started_at = v.now, attempts = tasks.attempts + 1, message = '', \
+         accepted = CASE WHEN tasks.mutates THEN '' ELSE tasks.accepted END, \
          generation = CASE WHEN tasks.mutates THEN COALESCE((SELECT r.generation FROM resources r \
          WHERE r.kind = tasks.kind AND r.name = tasks.name AND r.org = tasks.org AND r.env = tasks.env), \
          tasks.generation) ELSE tasks.generation END \
@@ -168,7 +169,7 @@ impl Turns {
             }
             // What is of no one service, such as a plan of several kinds, is for any worker.
             let served = services.is_empty() || key.service.is_empty() || services.contains(&key.service);
-            if !served || !org.is_empty() && key.org != org {
+            if !served || !org.is_empty() && (key.org != org || !is_own_account(&key.account, org)) {
                 continue;
             }
             let (account_turn, running) =
@@ -192,6 +193,14 @@ impl Turns {
         self.orgs.insert((checks, lane.key.org.clone()), self.last);
         Some(at)
     }
+}
+
+/// Whether a worker of this org alone may have tasks of the account: one of the org's own, or its own credentials. Whose a
+/// task of several accounts is was decided when it was made.
+fn is_own_account(account: &str, org: &str) -> bool {
+    account.is_empty()
+        || account.starts_with("env:")
+        || account.strip_prefix(org).is_some_and(|rest| rest.starts_with('/'))
 }
 
 struct LeaseOp {

@@ -4,6 +4,7 @@
 //! one writer, and the writers of all servers take turns, a transaction each: see `docs/decisions/0006-one-writer-at-a-time.md`.
 
 mod access;
+mod allowed;
 mod apply;
 mod audit;
 mod clouds;

@@ -27,6 +27,8 @@ pub(super) use meta_columns;
 /// Where they stand after a resource's own columns, and how many there are.
 pub(super) const META_AT: usize = 21;
 pub(super) const META_COLUMNS: usize = 20;
+/// Which of them is the mark.
+pub(super) const DUE_MARK: usize = 14;
 
 const REVISION: &str = "SELECT v.generation, v.at, v.applied_by, v.manifest, v.sealed_paths, v.manifest_seal FROM revisions v \
      JOIN resources r ON r.id = v.resource_id \

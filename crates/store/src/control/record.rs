@@ -2,6 +2,7 @@
 //! transaction that writes it, and refused where the task is no longer held.
 
 use super::Control;
+use super::allowed::{Check, subject};
 use super::apply::{NUMBERED, Numbered};
 use super::ends::{self, After, held};
 use super::tasks::{self, task_columns};
@@ -12,7 +13,7 @@ use crate::db::{Multi, Query, Row};
 use crate::encode::{JSON_BYTES_MAX, check_count, cut};
 use crate::error::StoreError;
 use crate::rows;
-use crate::writes::{After as UnitAfter, Answer, StatusRow, Write};
+use crate::writes::{Answer, StatusRow, Write};
 use async_trait::async_trait;
 use berth_engine::record::EntryId;
 use berth_model::ResourceId;
@@ -28,14 +29,14 @@ const LOG_CALL_MAX: usize = 1_000;
 const LOG_LINE_BYTES_MAX: usize = 4 << 10;
 const KEY_BYTES_MAX: usize = 200;
 
-/// The tasks, which of the writes each is for, and whether that was done before and with which entry.
+/// The tasks, which of the writes each is for, whether that was done before and with which entry, and what was accepted.
 static HELD: Multi = Multi::new(
     concat!(
         "SELECT ",
         task_columns!(),
         ", v.n, EXISTS (SELECT 1 FROM records WHERE records.task = v.of_task AND records.key = v.of_key), \
-         (SELECT records.entry FROM records WHERE records.task = v.of_task AND records.key = v.of_key) \
-         FROM {rows} JOIN tasks ON tasks.id = v.of_task"
+         (SELECT records.entry FROM records WHERE records.task = v.of_task AND records.key = v.of_key), \
+         tasks.accepted FROM {rows} JOIN tasks ON tasks.id = v.of_task"
     ),
     &[("n", "bigint"), ("of_task", "text"), ("of_key", "text")],
 );
@@ -43,7 +44,6 @@ static REMEMBER: Multi = Multi::new(
     "INSERT INTO records (task, key, entry) SELECT v.of_task, v.of_key, v.entry FROM {rows}",
     &[("of_task", "text"), ("of_key", "text"), ("entry", "bigint")],
 );
-const ENTRY_OF: &str = "SELECT kind, name, org, env FROM journal WHERE id = $1";
 const STATE_OF: &str = "SELECT state, deleting, applied_by, trace, applied_id FROM resources \
      WHERE kind = $1 AND name = $2 AND org = $3 AND env = $4";
 static STATES_OF: Multi = Multi::new(
@@ -122,6 +122,8 @@ const SAVE_PLAN: &str = "UPDATE resources SET plan = $5, plan_digest = $6, \
      WHERE kind = $1 AND name = $2 AND org = $3 AND env = $4";
 const LAST_LINE: &str = "SELECT COALESCE(MAX(line), 0) FROM task_log WHERE task = $1";
 const DROP_LINES: &str = "DELETE FROM task_log WHERE task = $1 AND line <= $2";
+const ACCEPTED: &str = "SELECT accepted FROM tasks WHERE id = $1";
+const ACCEPT: &str = "UPDATE tasks SET accepted = $2 WHERE id = $1";
 const MESSAGE: &str = "UPDATE tasks SET message = $2 WHERE id = $1";
 
 static ADD_LINES: Multi = Multi::new(
@@ -147,59 +149,7 @@ enum Recording {
     },
 }
 
-/// What a write is about, where it says so itself.
-fn subject(write: &Write) -> Option<&ResourceId> {
-    match write {
-        Write::Intent { unit, .. } | Write::SaveUnit(unit) => Some(&unit.resource),
-        Write::Close { after: UnitAfter::Save(unit), .. } => Some(&unit.resource),
-        Write::ForgetUnit { resource, .. }
-        | Write::MoveUnit { resource, .. }
-        | Write::Status { resource, .. }
-        | Write::Event { resource, .. } => Some(resource),
-        Write::SetDeleting(resource) | Write::ForgetResource(resource) => Some(resource),
-        Write::Close { .. } | Write::SaveResources(_) => None,
-    }
-}
-
 impl Record {
-    /// A task that changes something writes about its own resource alone; a check keeps what it saw.
-    async fn allowed(&self, task: &Task, tx: &mut Tx<'_>) -> Result<(), ControlError> {
-        let own = |id: &ResourceId| match task.op.mutates() {
-            true => task.resource.as_ref() == Some(id),
-            false => task.resource.as_ref() == Some(id) || task.resources.contains(id),
-        };
-        let foreign = |id: &ResourceId| ControlError::Refused(format!("task {} is not about {id}", task.id));
-        if let Some(id) = subject(&self.write).filter(|id| !own(id)) {
-            return Err(foreign(id));
-        }
-        if let Write::Close { entry, .. } = &self.write {
-            let row = tx.row(Query::new(ENTRY_OF).bind(*entry)).await?;
-            let row = row.ok_or_else(|| ControlError::NotFound(format!("journal entry {entry}")))?;
-            let id = rows::id_at(&row, 0)?;
-            if !own(&id) {
-                return Err(foreign(&id));
-            }
-        }
-        if task.op.mutates() {
-            return Ok(());
-        }
-        let looks = match &self.write {
-            Write::SaveUnit(_) | Write::ForgetUnit { .. } | Write::Event { .. } => true,
-            // What a check saw is written down, unless it would hide that the resource was changed meanwhile.
-            Write::Status { status, .. } => status.observed_generation > 0,
-            _ => false,
-        };
-        if !looks {
-            return Err(ControlError::Refused(format!("a {} task changes nothing", task.op.as_str())));
-        }
-        if let Some(id) = subject(&self.write)
-            && ends::changed_since(tx, id, task).await?
-        {
-            return Err(ControlError::Refused(format!("{id} was changed since it was looked at")));
-        }
-        Ok(())
-    }
-
     /// Checks it, and writes it unless it is one that is written together with others.
     async fn one(&self, found: Option<&Row>, tx: &mut Tx<'_>) -> Result<Recording, ControlError> {
         let row = found.ok_or(ControlError::Fenced)?;
@@ -210,7 +160,8 @@ impl Record {
         if row.get(27)? {
             return Ok(Recording::Known(row.get(28)?));
         }
-        self.allowed(&task, tx).await?;
+        let accepted: String = row.get(29)?;
+        Check { task: &task, accepted: &accepted, write: &self.write }.run(tx).await?;
         match &self.write {
             Write::ForgetResource(id) => self.forget(id, &task, tx).await?,
             Write::Status { .. } => return Ok(Recording::Status { changes: task.op.mutates() }),
@@ -450,8 +401,8 @@ async fn record_round(
 
 struct SubmitPlan {
     held: Held,
-    plan: String,
-    digest: String,
+    plan: SubmittedPlan,
+    steps: String,
     decision: PlanDecision,
     now: Timestamp,
 }
@@ -465,7 +416,22 @@ impl Op for SubmitPlan {
         let Some(id) = task.resource.clone().filter(|_| task.op.mutates()) else {
             return Err(ControlError::Refused(format!("a {} task changes nothing", task.op.as_str())));
         };
-        tx.execute(Query::about(SAVE_PLAN, &id).bind(&self.plan).bind(&self.digest)).await?;
+        let row = tx.row(Query::new(ACCEPTED).bind(&task.id.0)).await?;
+        let accepted: String = row.ok_or(StoreError::Ended)?.get(0)?;
+        if !accepted.is_empty() {
+            // Said again by a worker that did not hear the answer. Another plan would be one that nobody looked at.
+            return match accepted == self.steps && self.decision == PlanDecision::Proceed {
+                true => Ok(()),
+                false => Err(ControlError::Refused(format!("task {} has an accepted plan already", task.id))),
+            };
+        }
+        for warning in &self.plan.warnings {
+            tx.event(&id, "PolicyWarning", warning, &task.id.0, self.now);
+        }
+        tx.execute(Query::about(SAVE_PLAN, &id).bind(&self.plan.text).bind(&self.plan.digest)).await?;
+        if self.decision == PlanDecision::Proceed {
+            tx.execute(Query::new(ACCEPT).bind(&task.id.0).bind(&self.steps)).await?;
+        }
         let (state, message, end) = match &self.decision {
             PlanDecision::Proceed => return Ok(()),
             PlanDecision::AwaitApproval => ("AwaitingApproval", "its plan waits for approval", TaskState::Done),
@@ -553,14 +519,14 @@ impl Control {
     pub async fn submit_plan(
         &self,
         held: &Held,
-        plan: &str,
-        digest: &str,
+        plan: SubmittedPlan,
         decision: PlanDecision,
         now: Timestamp,
     ) -> Result<(), ControlError> {
-        check_count("a plan", plan.len(), JSON_BYTES_MAX)?;
-        let op = SubmitPlan { held: held.clone(), plan: plan.to_owned(), digest: digest.to_owned(), decision, now };
-        self.write(op).await
+        check_count("a plan", plan.text.len(), JSON_BYTES_MAX)?;
+        let steps = serde_json::to_string(&plan.steps).map_err(|error| StoreError::Database(error.to_string()))?;
+        check_count("a plan's steps", steps.len(), JSON_BYTES_MAX)?;
+        self.write(SubmitPlan { held: held.clone(), plan, steps, decision, now }).await
     }
 
     /// What the task is at, and lines for its log.

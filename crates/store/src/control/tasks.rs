@@ -4,7 +4,7 @@ use super::apply::{IdRow, TIMED};
 use super::tx::{LaneKey, Tx};
 use super::types::*;
 use super::writer::Op;
-use super::{Control, LIST_MAX, ends};
+use super::{Control, LIST_MAX, allowed, ends};
 use crate::db::{Multi, OF_COLUMNS, OfRow, Query, Row};
 use crate::encode::{SECRET_BYTES_MAX, check_count, cut};
 use crate::error::StoreError;
@@ -62,10 +62,10 @@ const CANCEL: &str = "UPDATE tasks SET cancelling = TRUE, cancel_mark = (SELECT 
 pub(super) static INSERT: Multi = Multi::new(
     "INSERT INTO tasks (id, op, mutates, checks, state, waiting, cancelling, kind, name, org, env, lane_org, account, \
      service, account_limit, priority, generation, worker, fence, attempts, created_at, run_after, message, help, trace, \
-     resources, payload, result) \
+     resources, payload, result, accepted) \
      SELECT v.id, v.op, v.mutates, v.checks, 'queued', v.waiting, FALSE, v.kind, v.name, v.org, v.env, v.lane_org, \
      v.account, v.service, v.account_limit, v.priority, v.generation, '', 0, 0, v.now, v.run_after, '', '', v.trace, \
-     v.resources, v.payload, '' FROM {rows} WHERE TRUE ON CONFLICT DO NOTHING RETURNING id",
+     v.resources, v.payload, '', v.accepted FROM {rows} WHERE TRUE ON CONFLICT DO NOTHING RETURNING id",
     &[
         ("id", "text"),
         ("op", "text"),
@@ -87,6 +87,7 @@ pub(super) static INSERT: Multi = Multi::new(
         ("trace", "text"),
         ("resources", "text"),
         ("payload", "text"),
+        ("accepted", "text"),
     ],
 );
 
@@ -120,6 +121,7 @@ pub(super) struct TaskRow {
     trace: String,
     resources: String,
     payload: String,
+    accepted: &'static str,
 }
 
 /// In the order that they are made in, also within a millisecond: a count fills the first bits that are not the time's.
@@ -175,6 +177,7 @@ impl TaskRow {
                 false => serde_json::to_string(&resources).map_err(|error| StoreError::Database(error.to_string()))?,
             },
             payload,
+            accepted: if task.refresh { allowed::REFRESH } else { "" },
             id,
         })
     }

@@ -5,10 +5,11 @@ use crate::rows::StoredResource;
 use crate::run::NewResource;
 use crate::seal::SealNumber;
 use berth_engine::record::{Closing, EntryId, Intent, Status};
-use berth_engine::unit::{Identity, UnitState};
+use berth_engine::unit::{Identity, Op, UnitState};
 use berth_model::ResourceId;
 use jiff::Timestamp;
 use secrecy::SecretString;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
@@ -269,6 +270,15 @@ pub struct Due {
     pub task: Option<TaskId>,
 }
 
+/// A resource that a decision is due for and whose row cannot be read.
+#[derive(Clone, Debug)]
+pub struct UnreadableRow {
+    pub id: ResourceId,
+    pub generation: i64,
+    pub due_mark: i64,
+    pub cause: String,
+}
+
 /// What the controller decided about a resource; skipped when the resource moved on since it was looked at.
 #[derive(Debug)]
 pub struct Decision {
@@ -403,6 +413,8 @@ pub struct NewTask {
     pub priority: i32,
     pub run_after: Timestamp,
     pub generation: i64,
+    /// A check that writes down what it saw.
+    pub refresh: bool,
     /// The request of a plan or import; sealed before it is written.
     pub payload: Option<SecretString>,
     /// W3C trace context.
@@ -522,6 +534,27 @@ pub enum Recorded {
     Status { resource: ResourceId, status: Status },
     ForgetResource(ResourceId),
     Event { resource: ResourceId, what: String, detail: String },
+}
+
+/// A plan that a worker handed in, as the server read it.
+#[derive(Clone, Debug, Default)]
+pub struct SubmittedPlan {
+    /// JSON, for people.
+    pub text: String,
+    pub digest: String,
+    /// What the worker may record once it may proceed.
+    pub steps: Vec<PlanStep>,
+    /// What policies warn about.
+    pub warnings: Vec<String>,
+}
+
+/// One unit of an accepted plan.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlanStep {
+    pub key: String,
+    pub unit_type: String,
+    /// Changes that may be begun.
+    pub ops: Vec<Op>,
 }
 
 /// What the gate said to a plan.

@@ -2,6 +2,7 @@
 
 use crate::*;
 use berth_engine::record::{Closing, EntryId};
+use berth_engine::unit::Op;
 use berth_store::*;
 use jiff::{SignedDuration, Timestamp};
 use secrecy::{ExposeSecret, SecretString};
@@ -67,6 +68,7 @@ pub fn new_task(op: TaskOp, id: &ResourceId, now: Timestamp) -> NewTask {
         priority: 0,
         run_after: now,
         generation: 1,
+        refresh: false,
         payload: None,
         trace: String::new(),
     }
@@ -107,6 +109,25 @@ pub async fn enqueue_due(control: &Control, now: Timestamp) -> usize {
         .collect();
     control.decide(decisions, now).await.unwrap();
     count
+}
+
+/// A plan of a resource with one network, as the gate hands it on.
+pub fn planned(text: &str, digest: &str) -> SubmittedPlan {
+    let ops = vec![Op::Create, Op::Update, Op::Replace, Op::Delete];
+    let steps = vec![PlanStep { key: "network".into(), unit_type: "civo.network".into(), ops }];
+    SubmittedPlan { text: text.into(), digest: digest.into(), steps, warnings: Vec::new() }
+}
+
+/// The plan of a leased change is accepted.
+pub async fn accept(control: &Control, held: &Held, now: Timestamp) {
+    control.submit_plan(held, planned("{}", "accepted"), PlanDecision::Proceed, now).await.unwrap();
+}
+
+/// A resource with a task that `worker` holds and may carry out.
+pub async fn accepted(control: &Control, name: &str, worker: &str, now: Timestamp) -> (ResourceId, Held) {
+    let (id, held) = leased(control, name, worker, now).await;
+    accept(control, &held, now).await;
+    (id, held)
 }
 
 /// A resource with a task that `worker` holds.
@@ -180,6 +201,10 @@ async fn a_resource_goes_all_the_way(place: Place) {
     assert!(one.held.fence > 0 && one.task.generation == 1 && one.task.attempts == 1);
     assert_eq!(control.meta(std::slice::from_ref(&parent)).await.unwrap()[0].fence, one.held.fence);
     let mut made = unit(&parent, "network", "t1");
+    let unplanned = control.record(&one.held, "k0", Recorded::Intent(create(&made)), at(1)).await;
+    assert!(matches!(unplanned, Err(ControlError::Refused(_))), "{unplanned:?}");
+    assert!(matches!(control.report(&one.held, done(), at(1)).await, Err(ControlError::Refused(_))));
+    accept(&control, &one.held, at(1)).await;
     let entry = control.record(&one.held, "k1", Recorded::Intent(create(&made)), at(2)).await.unwrap().unwrap();
     made.id = Some("object-1".into());
     let closing = Closing::Done(Some(Box::new(made)));
@@ -251,7 +276,7 @@ async fn conflicts_are_answers_and_harm_nobody(place: Place) {
 
 async fn stale_writes_are_refused(place: Place) {
     let control = control(&place).await;
-    let (id, old) = leased(&control, "net", "w1", at(0)).await;
+    let (id, old) = accepted(&control, "net", "w1", at(0)).await;
     let intent = || Recorded::Intent(create(&unit(&id, "network", "t1")));
     let fenced = |result: Result<_, ControlError>| assert!(matches!(result, Err(ControlError::Fenced)));
     // The lease ends at 30: not a moment later is anything taken, though nobody has expired it yet.
@@ -259,7 +284,7 @@ async fn stale_writes_are_refused(place: Place) {
     fenced(control.record(&old, "k1", intent(), at(30)).await.map(|_| ()));
     fenced(control.record(&old, "k2", intent(), at(30)).await.map(|_| ()));
     fenced(control.report(&old, done(), at(30)).await);
-    fenced(control.submit_plan(&old, "{}", "d", PlanDecision::Proceed, at(30)).await);
+    fenced(control.submit_plan(&old, planned("{}", "d"), PlanDecision::Proceed, at(30)).await);
     fenced(control.progress(&old, "late", Vec::new(), at(30)).await);
     fenced(control.release(&old, "late", at(30)).await);
     assert!(control.heartbeat("w1", vec![old.clone()], LEASE, at(30)).await.unwrap().kept.is_empty());
@@ -272,7 +297,9 @@ async fn stale_writes_are_refused(place: Place) {
     let made_up = Held { task: old.task.clone(), fence: again.held.fence + 1 };
     fenced(control.report(&made_up, done(), at(32)).await);
     fenced(control.report(&Held { task: TaskId("nobody".into()), fence: 1 }, done(), at(32)).await);
-    // The key of the first holder's write means nothing for the second.
+    // Neither the key of the first holder's write nor its plan means anything for the second.
+    assert!(matches!(control.record(&again.held, "k1", intent(), at(32)).await, Err(ControlError::Refused(_))));
+    accept(&control, &again.held, at(32)).await;
     control.record(&again.held, "k1", intent(), at(32)).await.unwrap();
     control.report(&again.held, done(), at(33)).await.unwrap();
     fenced(control.report(&old, done(), at(34)).await);
@@ -281,7 +308,7 @@ async fn stale_writes_are_refused(place: Place) {
 
 async fn a_repeated_record_has_one_effect(place: Place) {
     let control = control(&place).await;
-    let (id, held) = leased(&control, "net", "w1", at(0)).await;
+    let (id, held) = accepted(&control, "net", "w1", at(0)).await;
     let intent = || Recorded::Intent(create(&unit(&id, "network", "t1")));
     let entry = control.record(&held, "k1", intent(), at(1)).await.unwrap().unwrap();
     let many = (0..10).map(|_| control.record(&held, "k1", intent(), at(2)));
@@ -294,12 +321,12 @@ async fn a_repeated_record_has_one_effect(place: Place) {
         assert!(control.record(&held, "k2", close(), at(3)).await.unwrap().is_none());
     }
     let twice = control.record(&held, "k3", close(), at(3)).await.unwrap_err();
-    assert!(matches!(twice, ControlError::Store(StoreError::NotOpen { .. })), "{twice}");
+    assert!(matches!(&twice, ControlError::Refused(why) if why.contains("closed")), "{twice}");
     for _ in 0..2 {
-        let note = Recorded::Event { resource: id.clone(), what: "once".into(), detail: String::new() };
+        let note = Recorded::Event { resource: id.clone(), what: "refreshed".into(), detail: String::new() };
         control.record(&held, "k4", note, at(4)).await.unwrap();
     }
-    assert_eq!(place.number("SELECT COUNT(*) FROM events WHERE what = 'once'").await, 1);
+    assert_eq!(place.number("SELECT COUNT(*) FROM events WHERE what = 'refreshed'").await, 1);
     // A task writes about its own resource alone.
     let foreign = Recorded::SaveUnit(unit(&vpc("other"), "network", "t1"));
     assert!(matches!(control.record(&held, "k5", foreign, at(4)).await, Err(ControlError::Refused(_))));
@@ -334,6 +361,7 @@ async fn a_worker_of_one_org_gets_no_task_of_another(place: Place) {
     let plan = |org: &str| NewTask {
         resource: None,
         org: org.into(),
+        account: String::new(),
         payload: Some(SecretString::from("{}".to_owned())),
         ..new_task(TaskOp::Plan, &vpc("x"), at(0))
     };
@@ -341,8 +369,17 @@ async fn a_worker_of_one_org_gets_no_task_of_another(place: Place) {
     let shop = LeaseAsk { org: "shop".into(), ..ask("w1", 9) };
     let leased = control.lease(shop.clone(), at(1)).await.unwrap();
     assert_eq!(leased.iter().map(|one| one.task.org.as_str()).collect::<Vec<_>>(), ["shop"]);
-    assert!(control.lease(shop, at(1)).await.unwrap().is_empty());
+    assert!(control.lease(shop.clone(), at(1)).await.unwrap().is_empty());
     assert_eq!(control.lease(ask("w2", 9), at(1)).await.unwrap().len(), 1, "the other waits for a worker of all orgs");
+    // Of its own org's tasks, those whose account is the org's, or the worker's.
+    let with = |account: &str| NewTask { account: account.into(), ..plan("shop") };
+    let names = ["main", "bank//main", "shopping//main", "shop//main", "shop/prod/main", "env:civo"];
+    control.enqueue(names.map(with).into(), at(2)).await.unwrap();
+    let mut leased: Vec<_> =
+        control.lease(shop, at(2)).await.unwrap().into_iter().map(|one| one.task.account).collect();
+    leased.sort();
+    assert_eq!(leased, ["env:civo", "shop//main", "shop/prod/main"]);
+    assert_eq!(control.lease(ask("w2", 9), at(2)).await.unwrap().len(), 3);
 }
 
 async fn at_most_one_open_task_changes_a_resource(place: Place) {
@@ -367,7 +404,7 @@ async fn at_most_one_open_task_changes_a_resource(place: Place) {
 
 async fn what_moved_on_is_due_again(place: Place) {
     let control = control(&place).await;
-    let (id, held) = leased(&control, "net", "w1", at(0)).await;
+    let (id, held) = accepted(&control, "net", "w1", at(0)).await;
     control.apply(applying(vec![desired(&id, json!({"n": 2}))]), at(1)).await.unwrap();
     enqueue_due(&control, at(1)).await;
     assert!(control.due(at(9), 10).await.unwrap().is_empty());
@@ -420,6 +457,7 @@ async fn deletes_wait_for_children_and_win_over_applies(place: Place) {
     // Its parent could not go yet; it is looked at when the child is gone.
     control.report(&of(&parent).held, Ending::new(Outcome::Failed, "in use"), at(5)).await.unwrap();
     assert!(control.due(at(9), 10).await.unwrap().is_empty());
+    accept(&control, &of(&child).held, at(6)).await;
     let gone = Recorded::ForgetResource(child.clone());
     control.record(&of(&child).held, "k1", gone, at(6)).await.unwrap();
     control.report(&of(&child).held, done(), at(6)).await.unwrap();
@@ -435,14 +473,20 @@ async fn deletes_wait_for_children_and_win_over_applies(place: Place) {
 
 async fn a_resource_that_is_wanted_again_outlives_its_delete(place: Place) {
     let control = control(&place).await;
-    let (id, held) = leased(&control, "net", "w1", at(0)).await;
+    let (id, held) = accepted(&control, "net", "w1", at(0)).await;
     control.record(&held, "k", is_ready(&id, 1), at(1)).await.unwrap();
     control.report(&held, done(), at(1)).await.unwrap();
     control.delete(vec![id.clone()], &actor(), note("delete"), at(2)).await.unwrap();
     enqueue_due(&control, at(2)).await;
     let deleting = control.lease(ask("w1", 1), at(3)).await.unwrap().remove(0);
     assert_eq!(deleting.task.op, TaskOp::Delete);
-    control.record(&deleting.held, "u", Recorded::SaveUnit(unit(&id, "network", "t1")), at(3)).await.unwrap();
+    accept(&control, &deleting.held, at(3)).await;
+    let made = Recorded::Intent(create(&unit(&id, "network", "t1")));
+    let entry = control.record(&deleting.held, "u", made, at(3)).await.unwrap().unwrap();
+    let early = control.record(&deleting.held, "early", Recorded::ForgetResource(id.clone()), at(3)).await;
+    assert!(matches!(early, Err(ControlError::Refused(_))), "its object is still there: {early:?}");
+    let closing = Closing::Refused("no".into());
+    control.record(&deleting.held, "c", Recorded::Close { entry, closing }, at(3)).await.unwrap();
     control.apply(applying(vec![desired(&id, json!({"region": "fra1"}))]), at(4)).await.unwrap();
     control.record(&deleting.held, "k", Recorded::ForgetResource(id.clone()), at(5)).await.unwrap();
     control.report(&deleting.held, done(), at(5)).await.unwrap();
@@ -461,7 +505,7 @@ async fn plans_wait_for_approval(place: Place) {
         async move { control.approve(&id, digest, &Actor::new("oidc:bob"), note("approve"), at(3)).await }
     };
     assert!(matches!(approve("d1").await, Err(ControlError::Refused(_))));
-    control.submit_plan(&held, "{\"changes\":1}", "d1", PlanDecision::AwaitApproval, at(2)).await.unwrap();
+    control.submit_plan(&held, planned("{\"changes\":1}", "d1"), PlanDecision::AwaitApproval, at(2)).await.unwrap();
     assert!(matches!(control.report(&held, done(), at(2)).await, Ok(())), "the task is over, and was this worker's");
     assert!(control.due(at(99), 10).await.unwrap().is_empty());
     let meta = control.meta(std::slice::from_ref(&id)).await.unwrap().remove(0);
@@ -471,11 +515,18 @@ async fn plans_wait_for_approval(place: Place) {
     assert!(matches!(approve("d1").await, Err(ControlError::Refused(_))));
     assert_eq!(enqueue_due(&control, at(3)).await, 1);
     let again = control.lease(ask("w1", 1), at(4)).await.unwrap().remove(0);
-    control.submit_plan(&again.held, "{}", "d1", PlanDecision::Proceed, at(5)).await.unwrap();
+    control.submit_plan(&again.held, planned("{}", "d1"), PlanDecision::Proceed, at(5)).await.unwrap();
     let meta = || async { control.meta(std::slice::from_ref(&id)).await.unwrap().remove(0) };
     assert_eq!(meta().await.approved_by, "oidc:bob");
-    // Another plan was not approved.
-    control.submit_plan(&again.held, "{}", "d3", PlanDecision::Block("too large".into()), at(6)).await.unwrap();
+    // Another plan was not approved, nor may it follow an accepted one.
+    let other = control.submit_plan(&again.held, planned("{}", "d3"), PlanDecision::Block("no".into()), at(6)).await;
+    assert!(matches!(other, Err(ControlError::Refused(_))), "{other:?}");
+    control.release(&again.held, "again", at(6)).await.unwrap();
+    let again = control.lease(ask("w1", 1), at(6)).await.unwrap().remove(0);
+    control
+        .submit_plan(&again.held, planned("{}", "d3"), PlanDecision::Block("too large".into()), at(6))
+        .await
+        .unwrap();
     assert_eq!(meta().await.approved_by, "");
     let stored = control.store().resource(&id).await.unwrap().unwrap();
     assert_eq!((stored.status.state.as_str(), stored.status.message.as_str()), ("Blocked", "too large"));
@@ -626,6 +677,7 @@ async fn drift_checks_are_batched_and_made_up_for(place: Place) {
     assert!(control.drift_due(at(9999), 10).await.unwrap().is_empty(), "what is not ready does not drift");
     enqueue_due(&control, at(0)).await;
     for one in control.lease(ask("w1", 10), at(0)).await.unwrap() {
+        accept(&control, &one.held, at(0)).await;
         control.record(&one.held, "k", is_ready(one.task.resource.as_ref().unwrap(), 1), at(0)).await.unwrap();
         control.report(&one.held, done(), at(0)).await.unwrap();
     }

@@ -96,7 +96,7 @@ pub fn unit(resource: &ResourceId, key: &str, token: &str) -> UnitState {
         token: token.into(),
         unit_type: "civo.network".into(),
         scope: "fra1".into(),
-        account: "env:civo".into(),
+        account: "main".into(),
         identity: None,
         id: None,
         props: props(json!({"label": resource.name, "cidr": "10.0.0.0/24"})),

@@ -1,6 +1,6 @@
 //! Who people and tokens are: identities, and logins that are used once.
 
-use crate::control::{actor, applying, at, control, desired, leased, note};
+use crate::control::{actor, applying, at, control, desired, leased, note, planned};
 use crate::*;
 use berth_store::*;
 
@@ -24,7 +24,7 @@ async fn nobody_approves_their_own_change_by_another_name(place: Place) {
     let again =
         || Apply { actor: person("oidc:alice", "1"), ..applying(vec![desired(&id, json!({"region": "fra1"}))]) };
     control.apply(again(), at(1)).await.unwrap();
-    control.submit_plan(&held, "{}", "d", PlanDecision::AwaitApproval, at(2)).await.unwrap();
+    control.submit_plan(&held, planned("{}", "d"), PlanDecision::AwaitApproval, at(2)).await.unwrap();
     let other_name = approve(person("oidc:bob", "1")).await;
     assert!(matches!(other_name, Err(ControlError::OwnChange { .. })), "{other_name:?}");
     // A token that the person made is the person's.

@@ -41,6 +41,7 @@ async fn carry_out(control: &Control, outputs: Value, now: Timestamp) -> Vec<Str
     let mut names = Vec::new();
     for Leased { held, task } in control.lease(ask("w", 100), now).await.unwrap() {
         let id = task.resource.unwrap();
+        accept(control, &held, now).await;
         control.record(&held, "ready", ready_with(&id, task.generation, outputs.clone()), now).await.unwrap();
         control.report(&held, done(), now).await.unwrap();
         names.push(id.name);
@@ -52,7 +53,7 @@ async fn carry_out(control: &Control, outputs: Value, now: Timestamp) -> Vec<Str
 /// A drift check of these, held by a worker.
 async fn checking(control: &Control, ids: &[&ResourceId], now: Timestamp) -> Leased {
     let resources = ids.iter().map(|id| (*id).clone()).collect();
-    let task = NewTask { resource: None, resources, ..new_task(TaskOp::Drift, ids[0], now) };
+    let task = NewTask { resource: None, resources, refresh: true, ..new_task(TaskOp::Drift, ids[0], now) };
     control.enqueue(vec![task], now).await.unwrap();
     control.lease(LeaseAsk { checks: 1, ..ask("checker", 0) }, now).await.unwrap().remove(0)
 }
@@ -134,7 +135,7 @@ async fn nothing_refers_to_what_goes(place: Place) {
 
 async fn a_deletion_is_asked_for_again(place: Place) {
     let control = control(&place).await;
-    let (id, held) = leased(&control, "net", "w1", at(0)).await;
+    let (id, held) = accepted(&control, "net", "w1", at(0)).await;
     control.record(&held, "k", is_ready(&id, 1), at(1)).await.unwrap();
     control.report(&held, done(), at(1)).await.unwrap();
     let delete = async |now| control.delete(vec![id.clone()], &actor(), note("delete"), now).await.unwrap();
@@ -145,7 +146,7 @@ async fn a_deletion_is_asked_for_again(place: Place) {
         assert_eq!(task.task.op, TaskOp::Delete);
         if blocked {
             let said = PlanDecision::Block("nothing is deleted on Fridays".into());
-            control.submit_plan(&task.held, "{}", "d", said, at(turn)).await.unwrap();
+            control.submit_plan(&task.held, planned("{}", "d"), said, at(turn)).await.unwrap();
         } else {
             control.report(&task.held, Ending::new(Outcome::Refused, "no"), at(turn)).await.unwrap();
         }
@@ -157,7 +158,7 @@ async fn a_deletion_is_asked_for_again(place: Place) {
     // A plan that waits for approval goes on waiting.
     enqueue_due(&control, at(30)).await;
     let task = control.lease(ask("w1", 1), at(30)).await.unwrap().remove(0);
-    control.submit_plan(&task.held, "{}", "d", PlanDecision::AwaitApproval, at(30)).await.unwrap();
+    control.submit_plan(&task.held, planned("{}", "d"), PlanDecision::AwaitApproval, at(30)).await.unwrap();
     delete(at(31)).await;
     assert_eq!(stored(&control, &id).await.status.state, "AwaitingApproval");
     control.approve(&id, "d", &Actor::new("oidc:bob"), note("approve"), at(32)).await.unwrap();
@@ -165,12 +166,13 @@ async fn a_deletion_is_asked_for_again(place: Place) {
 
 async fn a_delete_whose_resource_came_again_is_given_up(place: Place) {
     let control = control(&place).await;
-    let (id, held) = leased(&control, "net", "w1", at(0)).await;
+    let (id, held) = accepted(&control, "net", "w1", at(0)).await;
     control.record(&held, "k", is_ready(&id, 1), at(1)).await.unwrap();
     control.report(&held, done(), at(1)).await.unwrap();
     control.delete(vec![id.clone()], &actor(), note("delete"), at(2)).await.unwrap();
     enqueue_due(&control, at(2)).await;
     let deleting = control.lease(ask("w1", 1), at(3)).await.unwrap().remove(0);
+    accept(&control, &deleting.held, at(4)).await;
     control.record(&deleting.held, "k", Recorded::ForgetResource(id.clone()), at(4)).await.unwrap();
     // The worker dies here; its report never comes. Someone declares a resource of the same name.
     control.apply(applying(vec![desired(&id, json!({"new": true}))]), at(5)).await.unwrap();
@@ -217,9 +219,9 @@ async fn a_task_that_workers_die_of_waits(place: Place) {
 
 async fn a_check_older_than_a_change_writes_nothing(place: Place) {
     let control = control(&place).await;
-    let (id, held) = leased(&control, "net", "w1", at(0)).await;
+    let (id, held) = accepted(&control, "net", "w1", at(0)).await;
     let unit = unit(&id, "network", "old");
-    control.record(&held, "u", Recorded::SaveUnit(unit.clone()), at(1)).await.unwrap();
+    control.record(&held, "u", Recorded::Intent(create(&unit)), at(1)).await.unwrap();
     control.record(&held, "k", is_ready(&id, 1), at(1)).await.unwrap();
     control.report(&held, done(), at(1)).await.unwrap();
     let check = checking(&control, &[&id], at(10)).await;
@@ -230,6 +232,7 @@ async fn a_check_older_than_a_change_writes_nothing(place: Place) {
         .unwrap();
     enqueue_due(&control, at(11)).await;
     let change = control.lease(ask("w1", 1), at(11)).await.unwrap().remove(0);
+    accept(&control, &change.held, at(11)).await;
     let old = Recorded::ForgetUnit { resource: id.clone(), key: "network".into(), token: "old".into() };
     control.record(&change.held, "u", old, at(12)).await.unwrap();
     let save = || Recorded::SaveUnit(unit.clone());
@@ -247,7 +250,9 @@ async fn a_check_older_than_a_change_writes_nothing(place: Place) {
     assert!(control.due(at(99), 10).await.unwrap().is_empty());
     // One that began after it knows.
     let check = checking(&control, &[&id], at(20)).await;
-    control.record(&check.held, "u", save(), at(20)).await.unwrap();
+    let gone = control.record(&check.held, "u", save(), at(20)).await;
+    assert!(matches!(gone, Err(ControlError::Refused(_))), "a check makes no rows: {gone:?}");
+    control.record(&check.held, "s", ready_with(&id, 1, json!({"id": "new"})), at(20)).await.unwrap();
     let drift = vec![found(&id, "[1]", true, None)];
     control.report(&check.held, Ending { drift, ..done() }, at(21)).await.unwrap();
     assert_eq!(meta(&control, &id).await.drift, "[1]");
@@ -261,11 +266,14 @@ async fn permissions_end_with_their_change(place: Place) {
     control.apply(applying(vec![allowed(json!({}))]), at(0)).await.unwrap();
     enqueue_due(&control, at(0)).await;
     let task = control.lease(ask("w1", 1), at(1)).await.unwrap().remove(0);
-    control.submit_plan(&task.held, "{\"replace\":1}", "d1", PlanDecision::AwaitApproval, at(1)).await.unwrap();
+    control
+        .submit_plan(&task.held, planned("{\"replace\":1}", "d1"), PlanDecision::AwaitApproval, at(1))
+        .await
+        .unwrap();
     control.approve(&id, "d1", &Actor::new("oidc:bob"), note("approve"), at(2)).await.unwrap();
     enqueue_due(&control, at(2)).await;
     let task = control.lease(ask("w1", 1), at(3)).await.unwrap().remove(0);
-    control.submit_plan(&task.held, "{\"replace\":1}", "d1", PlanDecision::Proceed, at(3)).await.unwrap();
+    control.submit_plan(&task.held, planned("{\"replace\":1}", "d1"), PlanDecision::Proceed, at(3)).await.unwrap();
     // Cut short: what was allowed is still to be done.
     control
         .report(&task.held, Ending { retry_at: Some(at(5)), ..Ending::new(Outcome::Failed, "503") }, at(4))
@@ -277,6 +285,7 @@ async fn permissions_end_with_their_change(place: Place) {
     );
     enqueue_due(&control, at(5)).await;
     let task = control.lease(ask("w1", 1), at(5)).await.unwrap().remove(0);
+    control.submit_plan(&task.held, planned("{\"replace\":1}", "d1"), PlanDecision::Proceed, at(5)).await.unwrap();
     control.record(&task.held, "k", is_ready(&id, 1), at(6)).await.unwrap();
     control.report(&task.held, done(), at(6)).await.unwrap();
     let known = meta(&control, &id).await;
@@ -309,16 +318,24 @@ async fn drift_is_looked_for_after_failures(place: Place) {
         let now = 10 * (n as i64 + 1);
         control.apply(applying(vec![declared(json!({ "n": n }))]), at(now)).await.unwrap();
         enqueue_due(&control, at(now)).await;
-        let Leased { held, .. } = control.lease(ask("w1", 1), at(now)).await.unwrap().remove(0);
+        let Leased { mut held, .. } = control.lease(ask("w1", 1), at(now)).await.unwrap().remove(0);
+        accept(&control, &held, at(now)).await;
         let pending = Status { state: "Pending".into(), ..Status::default() };
         control.record(&held, "p", Recorded::Status { resource: id.clone(), status: pending }, at(now)).await.unwrap();
         assert_eq!(meta(&control, &id).await.drift_at, None, "not while it is changed");
+        if end != "refused" {
+            control.release(&held, "planned anew", at(now)).await.unwrap();
+            held = control.lease(ask("w1", 1), at(now)).await.unwrap().remove(0).held;
+        }
         match end {
             "refused" => control.report(&held, Ending::new(Outcome::Refused, "no"), at(now)).await.unwrap(),
             "blocked" => {
-                control.submit_plan(&held, "{}", "d", PlanDecision::Block("no".into()), at(now)).await.unwrap();
+                control
+                    .submit_plan(&held, planned("{}", "d"), PlanDecision::Block("no".into()), at(now))
+                    .await
+                    .unwrap();
             }
-            _ => control.submit_plan(&held, "{}", "d", PlanDecision::AwaitApproval, at(now)).await.unwrap(),
+            _ => control.submit_plan(&held, planned("{}", "d"), PlanDecision::AwaitApproval, at(now)).await.unwrap(),
         }
         assert_eq!(meta(&control, &id).await.drift_at, Some(at(now + 100)), "{end}");
     }
@@ -379,7 +396,7 @@ async fn an_object_has_one_resource(place: Place) {
 async fn nobody_approves_their_own(place: Place) {
     let control = control(&place).await;
     let (id, held) = leased(&control, "net", "w1", at(0)).await;
-    control.submit_plan(&held, "{}", "d1", PlanDecision::AwaitApproval, at(2)).await.unwrap();
+    control.submit_plan(&held, planned("{}", "d1"), PlanDecision::AwaitApproval, at(2)).await.unwrap();
     let own = control.approve(&id, "d1", &actor(), note("approve"), at(3)).await.unwrap_err();
     assert!(matches!(&own, ControlError::Refused(why) if why.contains("somebody else")), "{own}");
     control.approve(&id, "d1", &Actor::new("oidc:bob"), note("approve"), at(3)).await.unwrap();

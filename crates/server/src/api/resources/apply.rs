@@ -1,7 +1,7 @@
 //! Apply: from manifests to desired state, all or nothing.
 
-use super::books;
 use super::check::{Checked, MANIFESTS_MAX, check, invalid};
+use super::{books, uses};
 use crate::access::{Principal, Role, audit};
 use crate::api::Shared;
 use crate::api::convert::{self, applied, argument, given_id};
@@ -173,6 +173,8 @@ async fn desired(
         return Err(fault);
     }
     let now = shared.now();
+    let all = manifests.iter().enumerate().map(|(index, manifest)| merged.get(&index).map_or(manifest, |(one, _)| one));
+    let uses = uses::uses(shared, all).await?;
     book.with_accounts(manifests, |accounts| {
         let mut problems = Vec::new();
         let mut desired = Vec::with_capacity(manifests.len());
@@ -183,6 +185,10 @@ async fn desired(
             };
             match one(manifest, accounts, &book.environments, now)? {
                 Ok(mut one) => {
+                    // As good as a reference: it stays while it is used, and its scope and approval count.
+                    one.parents.extend(uses.get(&manifest.id).into_iter().flatten().map(|(_, owner)| owner.clone()));
+                    one.parents.sort();
+                    one.parents.dedup();
                     one.expect = expect;
                     (one.allow_replace, one.allow_data_loss) = (allow.replace, allow.data_loss);
                     one.allow_recreate = allow.recreate;

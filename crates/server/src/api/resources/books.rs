@@ -4,14 +4,17 @@ use crate::access::principal::ADMIN_KINDS;
 use crate::environment::Environment;
 use crate::fault::Fault;
 use crate::policy::Policy;
+use crate::tasks::listed;
 use berth_clouds::accounts::{Accounts, Declared};
 use berth_model::{Manifest, ResourceId};
-use berth_store::Control;
+use berth_store::{Control, StoredResource};
+use serde_json::{Value, json};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// What was read of them.
 pub struct Book {
-    declared: Vec<(ResourceId, Declared)>,
+    /// Or why it cannot be read.
+    declared: Vec<(Result<Declared, String>, ResourceId)>,
     accounts: Accounts,
     pub environments: Vec<Environment>,
     pub policies: Vec<Policy>,
@@ -55,6 +58,13 @@ impl Books {
     }
 }
 
+fn readable(stored: &StoredResource) -> Value {
+    stored.sealed_manifest().unwrap_or_else(|error| {
+        tracing::warn!(resource = %stored.id, %error, "it cannot be read");
+        json!({"spec": "unreadable"})
+    })
+}
+
 /// Whether a resource is kept in a book.
 pub fn concerns(id: &ResourceId) -> bool {
     ADMIN_KINDS.contains(&id.kind.as_str())
@@ -70,13 +80,11 @@ impl Book {
                 continue;
             }
             match stored.id.kind.as_str() {
-                "Environment" => environments.push(Environment::of(&stored.id, &stored.sealed_manifest()?)),
-                "Policy" => policies.push(Policy::of(&stored.id, &stored.sealed_manifest()?)),
-                _ => {
-                    // Secrets stay sealed: which account it is can be told without them.
-                    let manifest = stored.manifest(&stored.sealed_manifest()?)?;
-                    declared.push((stored.id, Declared::read(&manifest.id, &manifest.resolve(&|_| String::new()))?));
-                }
+                // What cannot be read protects, denies, and is chosen by nobody: within its own scope alone.
+                "Environment" => environments.push(Environment::of(&stored.id, &readable(&stored))),
+                "Policy" => policies.push(Policy::of(&stored.id, &readable(&stored))),
+                // Secrets stay sealed: which account it is can be told without them.
+                _ => declared.push((listed(&stored).map_err(|fault| fault.message), stored.id)),
             }
         }
         let mut book = Self { declared, accounts: Accounts::default(), environments, policies };
@@ -86,8 +94,11 @@ impl Book {
 
     fn accounts_with(&self, manifests: &[&Manifest]) -> Result<Accounts, Fault> {
         let mut accounts = Accounts::default();
-        for (id, declared) in &self.declared {
-            accounts.declare(id, declared);
+        for (declared, id) in &self.declared {
+            match declared {
+                Ok(declared) => accounts.declare(id, declared),
+                Err(why) => accounts.declare_unreadable(id, why),
+            }
         }
         for manifest in manifests {
             let declared = Declared::read(&manifest.id, &manifest.resolve(&|_| String::new()))?;

@@ -1,11 +1,14 @@
 //! Manifests that came with a request, checked: each by itself, all together, and against what is stored. Everything that is
 //! wrong is told at once, with its place.
 
+use super::uses;
 use crate::access::Principal;
 use crate::api::Shared;
 use crate::api::convert::argument;
 use crate::fault::{Code, Fault};
 use crate::pb;
+use berth_clouds::accounts::Declared;
+use berth_clouds::address;
 use berth_model::{Diagnostic, Manifest, ResourceId, Severity, graph, parse};
 use berth_store::ListQuery;
 use std::collections::{HashMap, HashSet};
@@ -67,7 +70,28 @@ pub async fn check(shared: &Shared, caller: &Principal, files: Vec<pb::ManifestF
     if problems.iter().any(Diagnostic::is_error) {
         return Err(invalid(&problems));
     }
+    urls(shared, &manifests).await?;
+    uses::check(shared, caller, &manifests).await?;
     Ok(Checked { manifests, warnings: problems.iter().map(pb::Problem::from).collect() })
+}
+
+/// Accounts name addresses that workers call, with a token of theirs or not: not any.
+async fn urls(shared: &Shared, manifests: &[Manifest]) -> Result<(), Fault> {
+    let mut problems = Vec::new();
+    for manifest in manifests.iter().filter(|manifest| manifest.id.kind == "Account") {
+        let declared = Declared::read(&manifest.id, &manifest.resolve(&|_| String::new()))?;
+        let Some(url) = declared.api_url.as_deref().filter(|_| shared.config.simulated.is_none()) else { continue };
+        let allowed = match shared.allow_url(&declared) {
+            Ok(()) => address::check_now(url).await,
+            refused => refused,
+        };
+        if let Err(trouble) = allowed {
+            let mut problem = manifest.problem(&format!("spec.{}.apiUrl", declared.provider), trouble.message);
+            problem.help = trouble.help;
+            problems.push(problem);
+        }
+    }
+    if problems.is_empty() { Ok(()) } else { Err(invalid(&problems)) }
 }
 
 fn read(files: Vec<pb::ManifestFile>) -> (Vec<Manifest>, Vec<Diagnostic>) {

@@ -1,8 +1,8 @@
 //! Import: objects that are already in a cloud become resources. Nothing in the cloud is changed, and nothing is stored
 //! unless the plan of what would be stored is empty.
 
-use super::work::{common_service, new_task, run};
-use super::{apply, books};
+use super::work::{common_service, for_workers_of, new_task, run};
+use super::{apply, books, uses};
 use crate::access::{Principal, Role, audit};
 use crate::api::Shared;
 use crate::api::convert::{self, argument, short};
@@ -60,8 +60,11 @@ pub async fn import(
         object_id: ask.object_id.clone(),
         region,
         owners: shared.control.store().owners(&choice.name, &ask.org, &ask.env).await?,
+        org: ask.org.clone(),
+        env: ask.env.clone(),
     };
-    let mut task = new_task(shared, TaskOp::Import, &ask.org, &wire)?;
+    let org = for_workers_of(&ask.org, [choice.name.as_str()]);
+    let mut task = new_task(shared, TaskOp::Import, org, &wire)?;
     task.service = common_service(std::iter::once(ask.kind.as_str()));
     task.account = choice.name.clone();
     let found: ImportResult = run(shared, task).await?;
@@ -78,6 +81,7 @@ pub async fn import(
         return Ok(pb::ImportResponse { left_out, ..pb::ImportResponse::default() });
     }
     let (manifests, texts) = describe(shared, caller, &ask, &taken).await?;
+    uses::check(shared, caller, &manifests).await?;
     let units = bind(shared, &taken, &manifests, &choice.name, identity.as_ref()).await?;
     prove(shared, &ask, &manifests, &units).await?;
     store_them(shared, caller, &manifests, units).await?;
@@ -231,7 +235,8 @@ async fn prove(
         units: units.iter().map(UnitRow::from).collect(),
         allow_recreate: false,
     };
-    let mut task = new_task(shared, TaskOp::Plan, &ask.org, &ask_plan)?;
+    let org = for_workers_of(&ask.org, units.iter().map(|unit| unit.account.as_str()));
+    let mut task = new_task(shared, TaskOp::Plan, org, &ask_plan)?;
     task.service = common_service(manifests.iter().map(|manifest| manifest.id.kind.as_str()));
     let planned: PlanResult = run(shared, task).await?;
     if let Some(trouble) = planned.troubles.first() {

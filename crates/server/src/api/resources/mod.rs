@@ -6,6 +6,7 @@ mod check;
 mod import;
 mod moves;
 mod reads;
+mod uses;
 mod work;
 
 use super::Shared;
@@ -122,6 +123,14 @@ impl Resources for Service {
         let id = given(kind, name, org, env)?;
         caller.require(Role::Operator, &id)?;
         self.find(&caller, &id).await?;
+        // What it uses elsewhere is approved along with it.
+        for used in self.0.control.parents(&id).await.map_err(Fault::from)? {
+            if used.kind != "Account" && caller.require(Role::Operator, &used).is_err() {
+                let why = format!("{id} uses something that {} may not change", caller.actor.name);
+                let fault = Fault::new(crate::fault::Code::Denied, why);
+                return Err(fault.help(format!("this token is for {}", caller.scope())).into());
+            }
+        }
         let note = audit::note("approve", audit::target(&id), format!("plan {digest}"));
         let shared = &self.0;
         shared.control.approve(&id, &digest, &caller.actor, note, shared.now()).await.map_err(Fault::from)?;

@@ -17,6 +17,7 @@ use crate::saved_plan;
 use crate::tasks::run_and_wait;
 use crate::telemetry;
 use crate::values::{object_to_struct, to_value};
+use berth_clouds::accounts::account_id;
 use berth_engine::{GoneCount, Plan};
 use berth_model::{Manifest, ResourceId};
 use berth_store::{ListQuery, NewTask, StoredResource, TaskOp};
@@ -47,6 +48,7 @@ pub(super) fn new_task(shared: &Shared, op: TaskOp, org: &str, ask: &impl Serial
         priority: PRIORITY_WAITED,
         run_after: shared.now(),
         generation: 0,
+        refresh: false,
         payload: Some(SecretString::from(payload)),
         trace: telemetry::traceparent(),
     })
@@ -84,6 +86,8 @@ pub async fn plan(shared: &Shared, caller: &Principal, request: pb::PlanRequest)
         allow_recreate,
     };
     let org = one_org(manifests.iter().map(|manifest| &manifest.id).chain(&delete));
+    let accounts = accounts_of(shared, &manifests, &delete).await?;
+    let org = for_workers_of(org, accounts.iter().map(String::as_str));
     let mut task = new_task(shared, TaskOp::Plan, org, &ask)?;
     let kinds =
         manifests.iter().map(|manifest| manifest.id.kind.as_str()).chain(delete.iter().map(|id| id.kind.as_str()));
@@ -119,6 +123,24 @@ pub async fn plan(shared: &Shared, caller: &Principal, request: pb::PlanRequest)
 fn one_org<'i>(mut ids: impl Iterator<Item = &'i ResourceId>) -> &'i str {
     let first = ids.next().map_or("", |id| id.org.as_str());
     if ids.all(|id| id.org == first) { first } else { "" }
+}
+
+/// Whose workers may have a task: an account that serves several orgs is for workers of all.
+pub(super) fn for_workers_of<'o, 'a>(org: &'o str, accounts: impl IntoIterator<Item = &'a str>) -> &'o str {
+    let shared = |name: &str| account_id(name).is_some_and(|account| account.org != org);
+    if accounts.into_iter().any(shared) { "" } else { org }
+}
+
+/// The accounts that a plan of these looks into.
+async fn accounts_of(shared: &Shared, manifests: &[Manifest], delete: &[ResourceId]) -> Result<Vec<String>, Fault> {
+    let book = shared.books.open(&shared.control, shared.alone).await?;
+    let mut names: Vec<String> = book.with_accounts(manifests, |accounts| {
+        // What is wrong with a choice is told at its place, by the plan.
+        Ok(manifests.iter().filter_map(|manifest| Some(accounts.choose(manifest).ok()?.name)).collect())
+    })?;
+    let stored: Vec<ResourceId> = manifests.iter().map(|manifest| &manifest.id).chain(delete).cloned().collect();
+    names.extend(shared.control.meta(&stored).await?.into_iter().map(|meta| meta.account));
+    Ok(names)
 }
 
 /// The service of all these kinds; none where they are of several: then any worker will do.
@@ -199,6 +221,7 @@ pub async fn drift(shared: &Shared, caller: &Principal, request: pb::DriftReques
         for batch in ids.chunks(BATCH) {
             let mut task = new_task(shared, TaskOp::Drift, &org, &DriftAsk { refresh, ..DriftAsk::default() })?;
             (task.account, task.service, task.resources) = (account.clone(), service.clone(), batch.to_vec());
+            task.refresh = refresh;
             tasks.push(task);
         }
     }

@@ -1,0 +1,58 @@
+//! Objects of clouds that manifests name by id and that other resources manage: what is another resource's object is under that
+//! resource's scope and approval, however it is named.
+
+use super::check::invalid;
+use crate::access::{Principal, Role};
+use crate::api::Shared;
+use crate::fault::Fault;
+use berth_model::{Manifest, ResourceId};
+use std::collections::HashMap;
+
+/// The resources whose objects a manifest names by id, with the fields that do so.
+pub type Uses = HashMap<ResourceId, Vec<(String, ResourceId)>>;
+
+/// Of each manifest. Its own objects are not another's.
+pub async fn uses<'m>(shared: &Shared, manifests: impl IntoIterator<Item = &'m Manifest>) -> Result<Uses, Fault> {
+    let named: Vec<(&ResourceId, Vec<(String, String)>)> = manifests
+        .into_iter()
+        .map(|manifest| (&manifest.id, manifest.literals()))
+        .filter(|(_, literals)| !literals.is_empty())
+        .collect();
+    let mut objects: Vec<String> = named.iter().flat_map(|(_, literals)| literals).map(|(_, id)| id.clone()).collect();
+    objects.sort();
+    objects.dedup();
+    let mut owners: HashMap<String, Vec<ResourceId>> = HashMap::new();
+    for (object, owner) in shared.control.store().managers(&objects).await? {
+        owners.entry(object).or_default().push(owner);
+    }
+    let mut uses = Uses::new();
+    for (id, literals) in named {
+        let found = literals.into_iter().flat_map(|(field, object)| {
+            let owners = owners.get(&object).into_iter().flatten().filter(|owner| *owner != id);
+            owners.map(|owner| (field.clone(), owner.clone())).collect::<Vec<_>>()
+        });
+        let found: Vec<_> = found.collect();
+        if !found.is_empty() {
+            uses.insert(id.clone(), found);
+        }
+    }
+    Ok(uses)
+}
+
+/// Whoever uses a resource's object must be one who may change that resource.
+pub async fn check(shared: &Shared, caller: &Principal, manifests: &[Manifest]) -> Result<(), Fault> {
+    let uses = uses(shared, manifests).await?;
+    let mut problems = Vec::new();
+    for manifest in manifests {
+        for (field, owner) in uses.get(&manifest.id).into_iter().flatten() {
+            let Err(fault) = caller.require(Role::Operator, owner) else { continue };
+            // Whose it is, is told to those who may see it.
+            let whose = if caller.may_see(owner) { owner.to_string() } else { "another resource".into() };
+            let message = format!("this is an object of {whose}, which {} may not change", caller.actor.name);
+            let mut problem = manifest.problem(&format!("spec.{field}"), message);
+            problem.help = fault.help;
+            problems.push(problem);
+        }
+    }
+    if problems.is_empty() { Ok(()) } else { Err(invalid(&problems)) }
+}
