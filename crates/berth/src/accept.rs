@@ -3,7 +3,7 @@
 use crate::drift_view::{Finding, Findings, count};
 use crate::failure::Failure;
 use crate::output::Format;
-use crate::remote::follow::{Goal, follow};
+use crate::remote::follow::{Goal, Watch, follow};
 use crate::remote::{self, Remote, convert};
 use crate::stored::{self, DRIFT};
 use crate::terminal::harmless;
@@ -11,7 +11,7 @@ use crate::workspace::{Workspace, WorkspaceArgs, settled, stored_manifest};
 use berth_engine::record::Recorder;
 use berth_engine::{Known, Plan};
 use berth_model::shape::{Holds, Many, Shape};
-use berth_model::{MAX_FILE_BYTES, Manifest, ResourceId, parse, set_scalar, words};
+use berth_model::{MAX_FILE_BYTES, Manifest, ResourceId, parse, set_list, set_scalar, words};
 use berth_server::pb;
 use berth_store::{NewResource, Run, StoredResource};
 use serde_json::Value;
@@ -75,7 +75,8 @@ async fn declare(remote: &Remote, accepted: Vec<Accepted<'_>>) -> Result<(), Fai
             goals.push(Goal { id, gone: false, generation: applied.generation, before: None });
         }
     }
-    let followed = follow(remote, goals, &Plan::default(), since, DECLARED_WITHIN).await?;
+    let watch = Watch { since, timeout: DECLARED_WITHIN, approvals: false };
+    let followed = follow(remote, goals, &Plan::default(), watch).await?;
     match followed.report.failed.into_iter().next() {
         Some((id, trouble)) => Err(Failure::new(format!("{id}: {}", trouble.message))),
         None => Ok(()),
@@ -101,8 +102,8 @@ pub async fn accept(
         let mut taken = Vec::new();
         for finding in found {
             match take(&stored, finding, &mut files, args) {
-                Ok(path) => {
-                    set(&mut manifest, &path, &finding.found);
+                Ok(values) => {
+                    values.iter().for_each(|(path, value)| set(&mut manifest, path, value));
                     taken.push(finding);
                 }
                 Err(why) => refused.push((id, finding, why)),
@@ -156,13 +157,13 @@ pub async fn accept(
     Ok(!refused.is_empty())
 }
 
-/// Writes one finding into the text of the manifest's file. Answers the field's path, or why not and what to do instead.
+/// Writes one finding into the text of the manifest's file. Answers what was written where, or why not and what to do instead.
 fn take(
     stored: &StoredResource,
     finding: &Finding,
     files: &mut BTreeMap<PathBuf, Edited>,
     args: &WorkspaceArgs,
-) -> Result<String, String> {
+) -> Result<Vec<(String, Value)>, String> {
     let id = &stored.id;
     if !finding.stray.is_empty() {
         return Err(finding.apply.clone());
@@ -174,14 +175,23 @@ fn take(
         return Err(format!("it is being deleted:   {}", stored::command("wait --for deleted", id, args)));
     }
     let put_back = format!("put it back:   {}", stored::command("apply", id, args));
-    if !matches!(finding.found, Value::String(_) | Value::Number(_) | Value::Bool(_)) {
+    let kind = berth_model::registry().kind(&id.kind).ok_or_else(|| put_back.clone())?;
+    let lists = !finding.declares.is_empty();
+    if !lists && !matches!(finding.found, Value::String(_) | Value::Number(_) | Value::Bool(_)) {
         return Err(format!("it is not a single value: write it into the manifest by hand, or {put_back}"));
     }
-    let path = format!("spec.{}", finding.field);
-    let kind = berth_model::registry().kind(&id.kind).ok_or_else(|| put_back.clone())?;
-    if !is_field(kind.spec_shape(), &finding.field) {
+    let is_list = |field: &String| kind.spec_shape().field(field).is_some_and(|field| field.many == Many::List);
+    let known = match lists {
+        true => finding.declares.keys().all(is_list),
+        false => is_field(kind.spec_shape(), &finding.field),
+    };
+    if !known {
         return Err(format!("it is not a field of the manifest; {put_back}"));
     }
+    let values: Vec<(String, Value)> = match lists {
+        true => finding.declares.iter().map(|(field, value)| (format!("spec.{field}"), value.clone())).collect(),
+        false => vec![(format!("spec.{}", finding.field), finding.found.clone())],
+    };
     if stored.source.file.is_empty() || stored.source.file == "-" {
         return Err(format!("the manifest was not applied from a file: change it where it is kept, or {put_back}"));
     }
@@ -204,8 +214,14 @@ fn take(
         .ok_or_else(|| {
             format!("{} does not hold it any more: change it where it is kept, or {put_back}", file.display())
         })?;
-    let text = set_scalar(&edited.after, document, &path, &finding.found)
-        .map_err(|error| format!("{}: {error}; write it by hand, or {put_back}", file.display()))?;
+    let mut text = edited.after.clone();
+    for (path, value) in &values {
+        let written = match value.as_array() {
+            Some(items) => set_list(&text, document, path, items),
+            None => set_scalar(&text, document, path, value),
+        };
+        text = written.map_err(|error| format!("{}: {error}; write it by hand, or {put_back}", file.display()))?;
+    }
     // What is written must be a good manifest still: bounds of an autoscaler, for one, may forbid the value.
     let (manifests, problems) = parse(&stored.source.file, text.as_bytes());
     let good = manifests.iter().any(|manifest| manifest.id == *id && !manifest.faulty);
@@ -214,7 +230,7 @@ fn take(
         return Err(format!("the manifest would not be valid: {}; {put_back}", why.unwrap_or_default()));
     }
     edited.after = text;
-    Ok(path)
+    Ok(values)
 }
 
 /// Whether a path leads to a single value of the spec.
@@ -289,12 +305,16 @@ async fn record(run: &Run, known: &Known, one: Accepted<'_>) -> Result<(), Failu
     let mut status = stored.status.clone();
     status.facts.remove(DRIFT);
     for finding in &findings {
-        let fact = match finding.property.as_str() {
-            "kubernetes_version" => "version",
-            "node_count" | "default_node_pool.node_count" if !finding.unit.contains('/') => "nodes",
-            _ => continue,
-        };
-        status.facts.insert(fact.into(), finding.found.clone());
+        match finding.property.as_str() {
+            "kubernetes_version" => _ = status.facts.insert("version".into(), finding.found.clone()),
+            "node_count" | "default_node_pool.node_count" => {
+                let known = [status.facts.get("nodes"), Some(&finding.declared), Some(&finding.found)];
+                if let [Some(all), Some(declared), Some(found)] = known.map(|n| n.and_then(Value::as_i64)) {
+                    status.facts.insert("nodes".into(), (all - declared + found).into());
+                }
+            }
+            _ => {}
+        }
     }
     // What was carried out to its end still is: the world already looks as the new manifest says.
     if was_settled {

@@ -54,6 +54,12 @@ impl Address {
         })
     }
 
+    /// The flags that narrow it down, as a shell takes them.
+    pub fn flags(&self) -> String {
+        let part = |part: &Option<String>| part.clone().unwrap_or_default();
+        ResourceId { org: part(&self.org), env: part(&self.env), ..ResourceId::new("", "") }.flags()
+    }
+
     pub fn matches(&self, id: &ResourceId) -> bool {
         self.kind == id.kind
             && self.name.as_ref().is_none_or(|name| *name == id.name)

@@ -6,14 +6,14 @@ use crate::failure::{Exit, Failure, Outcome};
 use crate::output::Format;
 use crate::progress::{self, Display};
 use crate::terminal::harmless_line;
-use crate::workspace::WorkspaceArgs;
-use crate::{output, plan_view, stored};
+use crate::{output, plan_view};
 use berth_clouds::Clouds;
-use berth_engine::handler::Trouble;
+use berth_engine::handler::{Class, Trouble};
 use berth_engine::progress::Watcher;
-use berth_engine::{Action, Interrupt, Options, Plan, Planned, Report, Request, converge, plan};
+use berth_engine::{Action, Interrupt, Options, Plan, Planned, Report, Request, converge, managed_already, plan};
 use berth_model::ResourceId;
-use berth_store::Run;
+use berth_model::annotations::PROTECT;
+use berth_store::{Run, Store};
 use serde_json::json;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -32,6 +32,9 @@ pub struct RunArgs {
     /// Begin the work and do not wait for it to end; `berth wait` waits
     #[arg(long)]
     pub no_wait: bool,
+    /// On a server: wait also for approvals, as long as --timeout says
+    #[arg(long, conflicts_with = "no_wait")]
+    pub wait: bool,
 }
 
 pub fn duration(text: &str) -> Result<Duration, String> {
@@ -42,11 +45,18 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 pub async fn make_plan(
     clouds: &Clouds,
     request: &Request,
-    args: &WorkspaceArgs,
+    store: &Store,
     place: &dyn Fn(&ResourceId) -> Option<String>,
 ) -> Result<Planned, Failure> {
-    let planned = progress::patiently("reading the clouds", plan(clouds, request)).await;
-    let mut failures = trouble_failures(&planned.troubles, args, place);
+    let mut planned = progress::patiently("reading the clouds", plan(clouds, request)).await;
+    for (id, trouble) in &mut planned.troubles {
+        if let Class::Taken { id: Some(object) } = &trouble.class
+            && let Some(unit) = store.units_by_object(object).await?.first()
+        {
+            *trouble = managed_already(id, object, &unit.resource);
+        }
+    }
+    let mut failures = trouble_failures(&planned.troubles, place);
     let Some(last) = failures.pop() else { return Ok(planned) };
     for failure in failures {
         failure.print();
@@ -61,7 +71,6 @@ const NAMED: usize = 5;
 /// What went wrong, each cause once: a bad token is one trouble, however many resources it keeps from going on.
 pub fn trouble_failures(
     troubles: &[(ResourceId, Trouble)],
-    args: &WorkspaceArgs,
     place: &dyn Fn(&ResourceId) -> Option<String>,
 ) -> Vec<Failure> {
     let mut groups: Vec<(&Trouble, Vec<&ResourceId>)> = Vec::new();
@@ -75,7 +84,7 @@ pub fn trouble_failures(
     groups
         .into_iter()
         .map(|(trouble, ids)| match ids.as_slice() {
-            [only] => trouble_failure(only, trouble, args, place),
+            [only] => trouble_failure(only, trouble, place),
             _ => {
                 let mut failure = Failure::new(trouble.message.clone());
                 for id in ids.iter().take(NAMED) {
@@ -85,7 +94,7 @@ pub fn trouble_failures(
                 if ids.len() > NAMED {
                     failure = failure.note(format!("and {} more", ids.len() - NAMED));
                 }
-                trouble.help.iter().fold(failure, |failure, line| failure.help(with_place(line, args)))
+                trouble.help.iter().fold(failure, |failure, line| failure.help(line))
             }
         })
         .collect()
@@ -104,12 +113,7 @@ fn cause(trouble: &Trouble) -> &str {
     }
 }
 
-fn trouble_failure(
-    id: &ResourceId,
-    trouble: &Trouble,
-    args: &WorkspaceArgs,
-    place: &dyn Fn(&ResourceId) -> Option<String>,
-) -> Failure {
+fn trouble_failure(id: &ResourceId, trouble: &Trouble, place: &dyn Fn(&ResourceId) -> Option<String>) -> Failure {
     let message = if trouble.message.contains(&id.to_string()) {
         trouble.message.clone()
     } else {
@@ -119,19 +123,7 @@ fn trouble_failure(
     if let Some(place) = place(id) {
         failure = failure.note(format!("declared in {place}"));
     }
-    trouble.help.iter().fold(failure, |failure, line| match line.contains("berth import ") {
-        // Without its env, what is imported would be another resource than the one that is declared.
-        true => failure.help(format!("{line}{}", stored::flags(id, args))),
-        false => failure.help(with_place(line, args)),
-    })
-}
-
-/// A command about an account is to be typed for the same state or server.
-pub fn with_place(line: &str, args: &WorkspaceArgs) -> String {
-    match line.contains("berth account ") {
-        true => format!("{line}{}", stored::place_flags(args)),
-        false => line.to_owned(),
-    }
+    trouble.help.iter().fold(failure, |failure, line| failure.help(line))
 }
 
 /// Confirms and carries out. `before` is called once everything is allowed, and before anything is changed.
@@ -142,7 +134,6 @@ pub async fn carry_out(
     planned: Planned,
     args: &RunArgs,
     format: Format,
-    workspace: &WorkspaceArgs,
 ) -> Outcome {
     let started = Instant::now();
     let plan = planned.plan.clone();
@@ -158,7 +149,7 @@ pub async fn carry_out(
     _ = stopper.await;
     drop(display);
     run.finish().await;
-    tell(&plan, &report, started.elapsed(), clouds.calls(), format, workspace)
+    tell(&plan, &report, started.elapsed(), clouds.calls(), format)
 }
 
 /// The first Ctrl-C or SIGTERM finishes the call in flight, the second one ends at once.
@@ -207,10 +198,9 @@ fn tell(
     took: Duration,
     calls: u64,
     format: Format,
-    workspace: &WorkspaceArgs,
 ) -> Outcome {
     print_result(plan, report, took, calls, format)?;
-    for failure in trouble_failures(&report.failed, workspace, &|_| None) {
+    for failure in trouble_failures(&report.failed, &|_| None) {
         failure.print();
     }
     for (id, stray) in &report.strays {
@@ -257,16 +247,15 @@ pub fn allowed(plan: &Plan, args: ConfirmArgs, request: &Request) -> Result<bool
         return Ok(false);
     }
     confirm_recreate(plan, RecreateArgs { allow_recreate: request.allow_recreate })?;
-    confirm(plan, args, |id| {
-        let protects = |annotations: &std::collections::BTreeMap<String, String>| {
-            annotations.get("berth.dev/protect").is_some_and(|v| v == "true")
-        };
-        let wanted = request.wanted.iter().find(|w| w.manifest.id == *id).map(|w| &w.manifest);
-        let known = request.known.resources.get(id).map(|k| &k.manifest);
-        // Either is enough: taking the protection off is a change of its own, applied before the one it allows.
-        wanted.into_iter().chain(known).any(|m| protects(&m.metadata.annotations))
-    })?;
+    confirm(plan, args, |id| is_protected(request, id))?;
     Ok(true)
+}
+
+/// Either manifest is enough: taking the protection off is a change of its own, applied before the one it allows.
+pub fn is_protected(request: &Request, id: &ResourceId) -> bool {
+    let wanted = request.wanted.iter().find(|w| w.manifest.id == *id).map(|w| &w.manifest);
+    let known = request.known.resources.get(id).map(|k| &k.manifest);
+    wanted.into_iter().chain(known).any(|m| m.metadata.annotations.get(PROTECT).is_some_and(|v| v == "true"))
 }
 
 /// A saved plan that is not what would be done now.
@@ -274,8 +263,8 @@ pub fn moved(promise: &Plan, now: &Plan) -> Failure {
     let differs = now
         .resources
         .iter()
-        .find(|r| !promise.resources.contains(r))
-        .or_else(|| promise.resources.iter().find(|r| !now.resources.contains(r)));
+        .find(|r| !promise.resources.iter().any(|other| other.does_what(r)))
+        .or_else(|| promise.resources.iter().find(|r| !now.resources.iter().any(|other| other.does_what(r))));
     let what = differs.map_or_else(String::new, |r| format!(": {} differs", r.id));
     Failure::new(format!("the world moved since this plan was made{what}; nothing was changed"))
         .help("plan again, look at it, then apply that plan")

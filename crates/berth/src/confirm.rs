@@ -46,13 +46,19 @@ pub fn confirm_recreate(plan: &Plan, args: RecreateArgs) -> Result<(), Failure> 
     }
 }
 
+/// What a plan takes away although its annotation protects it. Protection is for anything, also for what could be made again
+/// as it was.
+pub fn protected(plan: &Plan, is_protected: impl Fn(&ResourceId) -> bool) -> Option<Failure> {
+    let resource = plan.resources.iter().find(|r| takes_away(r) && is_protected(&r.id))?;
+    let help = "it has the annotation `berth.dev/protect: \"true\"`; take it off and apply, then try again";
+    Some(Failure::new(format!("{} is protected: it may not be {}", resource.id, past(resource.action))).help(help))
+}
+
 /// Returns only when the plan may be carried out.
 pub fn confirm(plan: &Plan, args: ConfirmArgs, is_protected: impl Fn(&ResourceId) -> bool) -> Result<(), Failure> {
     let losing: Vec<&ResourcePlan> = plan.resources.iter().filter(|r| loses(r)).collect();
-    // Protection is for anything, also for what could be made again as it was.
-    if let Some(resource) = plan.resources.iter().find(|r| takes_away(r) && is_protected(&r.id)) {
-        return Err(Failure::new(format!("{} is protected: it may not be {}", resource.id, past(resource.action)))
-            .help("it has the annotation `berth.dev/protect: \"true\"`; take it off and apply, then try again"));
+    if let Some(failure) = protected(plan, is_protected) {
+        return Err(failure);
     }
     let (asks, place) = (asks(), args.place());
     if !losing.is_empty() && !args.allow_replace {

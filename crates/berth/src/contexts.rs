@@ -134,7 +134,7 @@ impl Contexts {
     fn parse(text: &str, file: &str) -> Result<Self, Failure> {
         let broken = |what: &str| {
             Failure::new(format!("{file} is not a configuration of Berth's: {what}"))
-                .help(format!("remove {file} and log in again: berth login URL"))
+                .help(format!("remove {file}, then log in again:   berth login URL"))
         };
         let mut documents = Documents::new(file, text.as_bytes()).map_err(|_| broken("it cannot be read as text"))?;
         let Some(first) = documents.next() else { return Ok(Self::default()) };
@@ -176,7 +176,7 @@ impl Contexts {
             let known: Vec<&str> = self.contexts.keys().map(String::as_str).collect();
             let failure = Failure::new(format!("there is no context named `{name}`"));
             if known.is_empty() {
-                failure.help("berth login URL makes one")
+                failure.help("to make one:   berth login URL")
             } else {
                 failure.help(format!("known contexts: {}", known.join(", ")))
             }

@@ -1,5 +1,6 @@
 //! The one place where an error is printed: its chain once, what to do about it apart.
 
+use crate::place::complete;
 use crate::terminal::{harmless, harmless_line};
 use anstyle::{AnsiColor, Style};
 use berth_engine::handler::Trouble;
@@ -86,7 +87,7 @@ impl Failure {
             text.push_str(&format!("  = {}\n", harmless_line(note)));
         }
         for help in &self.help {
-            text.push_str(&format!("  = {HELP}help{HELP:#}: {}\n", harmless_line(help)));
+            text.push_str(&format!("  = {HELP}help{HELP:#}: {}\n", harmless_line(&complete(help))));
         }
         text
     }

@@ -66,10 +66,12 @@ pub async fn check(store: &Store, request: &Request, plan: &Plan) -> Result<(), 
     Err(failure)
 }
 
-/// Says what policies would say to a plan that is only looked at.
-pub async fn tell(store: &Store, request: &Request, plan: &Plan) -> Result<(), Failure> {
-    for verdict in judge(store, request, plan).await? {
-        anstream::eprintln!("warning: {}", harmless_line(&format!("{}: {verdict}", verdict.id)));
+/// Says what policies would say to a plan that is only looked at. Answers whether one of them denies it.
+pub async fn tell(store: &Store, request: &Request, plan: &Plan) -> Result<bool, Failure> {
+    let verdicts = judge(store, request, plan).await?;
+    for verdict in &verdicts {
+        let word = if verdict.effect == Effect::Deny { "denied" } else { "warning" };
+        anstream::eprintln!("{word}: {}", harmless_line(&format!("{}: {verdict}", verdict.id)));
     }
-    Ok(())
+    Ok(verdicts.iter().any(|verdict| verdict.effect == Effect::Deny))
 }

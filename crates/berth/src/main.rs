@@ -21,6 +21,7 @@ mod kubeconfig_file;
 mod manifests;
 mod oidc_args;
 mod output;
+mod place;
 mod plan_view;
 mod progress;
 mod project;
@@ -36,12 +37,16 @@ mod watch;
 mod workspace;
 mod yaml;
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches};
 use cli::Cli;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let parsed = Cli::command().try_get_matches().and_then(|matches| {
+        place::remember(&matches);
+        Cli::from_arg_matches(&matches)
+    });
+    let cli = match parsed {
         Ok(cli) => cli,
         Err(error) => {
             // Not clap's own exit code: 2 means that changes are pending.

@@ -17,8 +17,8 @@ const DETAILED: usize = 40;
 const VALUE_AT: usize = 40;
 const NARROWEST_VALUE: usize = 20;
 
-/// The plan and its summary line.
-pub fn text(plan: &Plan, wide: bool) -> String {
+/// The plan and its summary line, which says what has to be allowed that is not.
+pub fn text(plan: &Plan, wide: bool, allowed: bool) -> String {
     let changed = plan.resources.iter().filter(|r| r.action != Action::Unchanged).count();
     let detailed = wide || changed <= DETAILED;
     let names = Names::of(plan.resources.iter().map(|r| &r.id));
@@ -54,7 +54,7 @@ pub fn text(plan: &Plan, wide: bool) -> String {
         text.push_str(&format!("  … and {hidden} unchanged\n"));
     }
     text.push('\n');
-    text.push_str(&summary(plan));
+    text.push_str(&summary(plan, allowed));
     text.push('\n');
     text
 }
@@ -255,7 +255,7 @@ fn cut(text: String, room: usize) -> String {
     text.chars().take(room - 1).chain(['…']).collect()
 }
 
-pub fn summary(plan: &Plan) -> String {
+pub fn summary(plan: &Plan, allowed: bool) -> String {
     let mut parts = Vec::new();
     for (action, what) in [
         (Action::Unchanged, "unchanged"),
@@ -272,6 +272,9 @@ pub fn summary(plan: &Plan) -> String {
     }
     let mut line = if parts.is_empty() { "nothing to do".to_owned() } else { parts.join(", ") };
     line.push('.');
+    if allowed {
+        return line;
+    }
     let losing = |of: fn(Action) -> bool| plan.resources.iter().any(|r| of(r.action) && loses(r));
     if losing(|action| action == Action::Replace) {
         line.push_str(" Replacing needs --allow-replace.");

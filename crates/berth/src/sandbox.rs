@@ -135,6 +135,8 @@ pub async fn answers(url: &str) -> bool {
 pub struct Sandboxed {
     pub civo_url: String,
     pub digitalocean_url: String,
+    /// How many times faster than real clouds they are.
+    pub pace: f64,
     /// The cloud itself, when it lives in this process.
     guard: Option<Sandbox>,
 }
@@ -158,13 +160,25 @@ pub async fn connect_or_start(speed: Option<Speed>, project: &Path) -> Result<Sa
         {
             anstream::eprintln!("the sandbox that is running has its own speed, {}; --speed is ignored", record.speed);
         }
-        return Ok(Sandboxed { civo_url: record.civo_url, digitalocean_url: record.digitalocean_url, guard: None });
+        let pace = pace(&record.speed);
+        let (civo_url, digitalocean_url) = (record.civo_url, record.digitalocean_url);
+        return Ok(Sandboxed { civo_url, digitalocean_url, pace, guard: None });
     }
     project::make(project)?;
-    let config =
-        Config { state: Some(cloud_path(project)), speed: speed.unwrap_or(Speed::Times(1.0)), ..Config::default() };
+    let speed = speed.unwrap_or(Speed::Times(1.0));
+    let config = Config { state: Some(cloud_path(project)), speed, ..Config::default() };
     let sandbox = progress::patiently(WAITS, start_when_free(config)).await?;
-    Ok(Sandboxed { civo_url: sandbox.civo_url(), digitalocean_url: sandbox.digitalocean_url(), guard: Some(sandbox) })
+    let (civo_url, digitalocean_url) = (sandbox.civo_url(), sandbox.digitalocean_url());
+    Ok(Sandboxed { civo_url, digitalocean_url, pace: pace(&show_speed(speed)), guard: Some(sandbox) })
+}
+
+/// What a recorded speed means for how long things take.
+pub fn pace(recorded: &str) -> f64 {
+    match speed(recorded) {
+        Ok(Speed::Times(times)) => times,
+        Ok(Speed::Instant) => f64::INFINITY,
+        Err(_) => 1.0,
+    }
 }
 
 async fn start_when_free(config: Config) -> Result<Sandbox, Failure> {

@@ -2,6 +2,7 @@
 
 use crate::address::{Address, ScopeArgs};
 use crate::failure::Failure;
+use crate::place::Place;
 use crate::project;
 use crate::remote::Which;
 use crate::source::Source;
@@ -131,44 +132,7 @@ fn scope_of(id: &ResourceId) -> String {
 
 /// A command to type about a resource, with what it takes to find it again.
 pub fn command(verb: &str, id: &ResourceId, args: &WorkspaceArgs) -> String {
-    format!("berth {verb} {id}{}", flags(id, args))
-}
-
-/// The flags that it takes to find a resource again.
-pub fn flags(id: &ResourceId, args: &WorkspaceArgs) -> String {
-    let mut line = String::new();
-    for (flag, value) in [(" --org ", &id.org), (" --env ", &id.env)] {
-        if !value.is_empty() {
-            line.push_str(flag);
-            line.push_str(&shell_word(value));
-        }
-    }
-    line.push_str(&place_flags(args));
-    line
-}
-
-/// The flags that it takes to work on the same state or server again.
-pub fn place_flags(args: &WorkspaceArgs) -> String {
-    let mut line = String::new();
-    if args.sandbox.sandbox {
-        line.push_str(" --sandbox");
-    }
-    // What the environment names is found again without a flag.
-    let named =
-        args.state.state.as_ref().filter(|state| std::env::var_os("BERTH_STATE").as_deref() != Some(state.as_os_str()));
-    if let Some(state) = named {
-        line.push_str(&format!(" --state {}", shell_word(&state.to_string_lossy())));
-    }
-    if let Some(context) = &args.server.context {
-        line.push_str(&format!(" --context {}", shell_word(context)));
-    }
-    line
-}
-
-/// As a shell takes it: orgs and envs may hold spaces.
-fn shell_word(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "._-/:@".contains(c);
-    if text.chars().all(plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
+    Place::from(args).complete(&format!("berth {verb} {id}{}", id.flags()))
 }
 
 /// The manifest as applied, with secrets replaced by a word.
@@ -188,6 +152,14 @@ pub fn readiness(stored: &StoredResource) -> &'static str {
         "Failed" => "failed",
         _ if settled(stored) && !stored.deleting => "yes",
         _ => "no",
+    }
+}
+
+/// Its state, by the same rule as [`readiness`]: what was changed since it was Ready is not.
+pub fn state(stored: &StoredResource) -> &str {
+    match stored.status.state.as_str() {
+        "Ready" if !settled(stored) => "Pending",
+        state => state,
     }
 }
 

@@ -100,6 +100,7 @@ impl Workspace {
             civo_url: s.civo_url.clone(),
             digitalocean_url: s.digitalocean_url.clone(),
             token: std::env::var("BERTH_SANDBOX_TOKEN").ok().filter(|token| !token.is_empty()),
+            pace: s.pace,
         });
         let var = |name: &str| std::env::var(name).ok();
         let mut accounts = Accounts::new(simulated, var);

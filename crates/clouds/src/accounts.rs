@@ -18,6 +18,8 @@ pub struct Simulated {
     pub digitalocean_url: String,
     /// What the simulated clouds were told to accept; any token will do when they were told nothing.
     pub token: Option<String>,
+    /// How many times faster than real clouds they are.
+    pub pace: f64,
 }
 
 impl Simulated {
@@ -29,9 +31,10 @@ impl Simulated {
     }
 
     /// The other way round; a cloud that is not named has no address, and cannot be called.
-    pub fn at(urls: &BTreeMap<String, String>, token: Option<String>) -> Self {
+    pub fn at(urls: &BTreeMap<String, String>, token: Option<String>, pace: f64) -> Self {
         let url = |provider: &str| urls.get(provider).cloned().unwrap_or_default();
-        Self { civo_url: url("civo"), digitalocean_url: url("digitalocean"), token }
+        let pace = if pace > 0.0 { pace } else { 1.0 };
+        Self { civo_url: url("civo"), digitalocean_url: url("digitalocean"), token, pace }
     }
 }
 
@@ -237,6 +240,10 @@ impl Accounts {
                 return Err(trouble.clone());
             }
             let found = places.into_iter().find_map(|id| Some((id, self.by_id.get(id)?)));
+            // A stack input brings the credentials that it names.
+            if found.is_none() && self.given.as_deref() == Some(provider) {
+                return Ok(self.of_environment(provider));
+            }
             let Some((account, entry)) = found else {
                 let message = format!("names the account `{name}`, which is not here and not applied");
                 return Err(Trouble::new(Class::Unauthorized, message).help(
@@ -272,13 +279,17 @@ impl Accounts {
             }
             _ => {}
         }
+        Ok(self.of_environment(provider))
+    }
+
+    fn of_environment(&self, provider: &str) -> Choice {
         let region = self.env.get(provider).and_then(|c| c.as_ref().ok()).and_then(|c| c.region.clone());
-        Ok(Choice { name: format!("env:{provider}"), region })
+        Choice { name: format!("env:{provider}"), region }
     }
 
     /// The connections, each made when it is first needed.
     pub fn into_clouds(self) -> Clouds {
-        let mut clouds = Clouds::new();
+        let mut clouds = Clouds::new().at_pace(self.simulated.map(|simulated| simulated.pace));
         for (provider, credentials) in self.env {
             clouds = clouds.account(format!("env:{provider}"), credentials);
         }

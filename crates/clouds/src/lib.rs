@@ -129,6 +129,8 @@ fn unknown_provider(name: &str) -> Trouble {
 #[derive(Default)]
 pub struct Clouds {
     accounts: BTreeMap<String, Account>,
+    /// Of simulated clouds; real ones have none.
+    pace: Option<f64>,
 }
 
 struct Account {
@@ -148,6 +150,12 @@ impl Clouds {
         self
     }
 
+    /// These clouds run so many times faster than real ones.
+    pub fn at_pace(mut self, pace: Option<f64>) -> Self {
+        self.pace = pace;
+        self
+    }
+
     /// How many requests were sent so far, over all accounts.
     pub fn calls(&self) -> u64 {
         self.accounts.values().filter_map(|account| account.connection.get()).map(|provider| provider.calls()).sum()
@@ -163,6 +171,10 @@ impl Catalog for Clouds {
     fn most_at_once(&self, account: &str) -> Option<usize> {
         let credentials = self.accounts.get(account)?.credentials.as_ref().ok()?;
         usize::try_from(credentials.max_concurrent_tasks).ok().filter(|most| *most > 0)
+    }
+
+    fn pace(&self) -> f64 {
+        self.pace.unwrap_or(1.0)
     }
 
     async fn provider(&self, account: &str) -> Outcome<Arc<dyn Provider>> {

@@ -25,6 +25,10 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
+/// How the work on a resource ends.
+pub const READY: &str = "Ready";
+pub const FAILED: &str = "Failed";
+
 struct Run<'a> {
     cx: Shared<'a>,
     catalog: &'a dyn Catalog,
@@ -490,7 +494,7 @@ impl Run<'_> {
         outputs.retain(|name, value| !secrets.contains_key(name) && !crate::diff::is_unknown(value));
         self.outputs.lock().unwrap_or_else(|e| e.into_inner()).insert(plan.id.clone(), outputs.clone());
         let status = Status {
-            state: if pending { "Pending" } else { "Ready" }.into(),
+            state: if pending { "Pending" } else { READY }.into(),
             message: String::new(),
             outputs,
             secrets,
@@ -498,13 +502,20 @@ impl Run<'_> {
             observed_generation: 0,
         };
         self.cx.recorder.status(&plan.id, status).await?;
+        if !pending && plan.action != Action::Unchanged {
+            self.cx.recorder.ended(&plan.id, READY, "").await?;
+        }
         Ok(())
     }
 
     async fn failed(&self, plan: &ResourcePlan, trouble: &Trouble) {
-        let status = Status { message: trouble.message.clone(), ..self.status_before(plan, "Failed") };
+        let status = Status { message: trouble.message.clone(), ..self.status_before(plan, FAILED) };
         // The run's own report carries the trouble; a state that cannot be written shows up in the next write.
-        if let Err(error) = self.cx.recorder.status(&plan.id, status).await {
+        let recorded = async {
+            self.cx.recorder.status(&plan.id, status).await?;
+            self.cx.recorder.ended(&plan.id, FAILED, &trouble.message).await
+        };
+        if let Err(error) = recorded.await {
             tracing::warn!(resource = %plan.id, %error, "could not record the failure");
         }
     }

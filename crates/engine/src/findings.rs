@@ -6,6 +6,7 @@ use crate::handler::Catalog;
 use crate::unit::UnitState;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// One difference.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -35,6 +36,9 @@ pub struct Finding {
     /// Apply would not put it back.
     #[serde(default)]
     pub refused: bool,
+    /// What the spec would say to declare what was found, where that is not `field` itself: its fields and their values.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub declares: BTreeMap<String, Value>,
 }
 
 /// Where in the spec a unit's properties stand. Lowering knows it, and the state does not keep it; a check of thousands of
@@ -73,6 +77,7 @@ pub async fn findings(catalog: &dyn Catalog, units: &[UnitState], drift: &Drift)
                 "apply would make it again".into()
             },
             refused: false,
+            declares: BTreeMap::new(),
         });
     }
     for changed in &drift.changed {
@@ -105,6 +110,7 @@ pub async fn findings(catalog: &dyn Catalog, units: &[UnitState], drift: &Drift)
                 stray: String::new(),
                 apply,
                 refused,
+                declares: handler.map(|h| h.declares(&change.field, &change.from)).unwrap_or_default(),
             });
         }
     }

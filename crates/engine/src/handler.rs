@@ -112,6 +112,12 @@ pub trait Handler: Send + Sync {
         None
     }
 
+    /// What a spec would say to declare a value that was found, where that is not the property itself: its fields and their
+    /// values.
+    fn declares(&self, _field: &str, _found: &Value) -> BTreeMap<String, Value> {
+        BTreeMap::new()
+    }
+
     /// How long the operation usually takes. `changes` are those of an update or replacement.
     fn typical(&self, _op: Op, _props: &Props, _changes: &[FieldChange]) -> Typical {
         None
@@ -274,5 +280,10 @@ pub trait Catalog: Send + Sync {
     /// How many resources of an account may be worked on at once, where the account sets a limit of its own.
     fn most_at_once(&self, _account: &str) -> Option<usize> {
         None
+    }
+
+    /// How many times faster than real clouds these are: what usually takes a minute takes a second at 60.
+    fn pace(&self) -> f64 {
+        1.0
     }
 }

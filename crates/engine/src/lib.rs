@@ -24,12 +24,12 @@ pub mod unit;
 mod unit_calls;
 mod unit_loop;
 
-pub use converge::converge;
+pub use converge::{FAILED, READY, converge};
 pub use diff::{FieldChange, Takes, diff, is_unknown};
 pub use drift::{ChangedUnit, Drift, Drifted, GoneUnit, drift};
 pub use findings::{Finding, findings, is_main, place_in_spec};
 pub use graph::Graph;
-pub use lower::{lower_now, parents};
+pub use lower::{lower_now, managed_already, parents};
 pub use much_gone::{FEW_GONE, GoneCount, SHARE_GONE, is_much};
 pub use observe::{Looked, observe};
 pub use patience::{span, when};

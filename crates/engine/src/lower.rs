@@ -21,19 +21,34 @@ pub fn parents(manifest: &Manifest) -> Vec<ResourceId> {
 pub(crate) const NAMES: [&str; 4] = ["cluster_name", "network_name", "name", "node_pool_name"];
 
 /// Says that a name is taken, and how to go on.
-pub(crate) fn taken(unit: &Unit, resource: &ResourceId, props: &Props, other: &str) -> Trouble {
+pub(crate) fn taken(unit: &Unit, props: &Props, other: &str) -> Trouble {
     let name = NAMES.iter().find_map(|n| props.get(*n)).and_then(Value::as_str);
     let what = unit.unit_type.split('.').next_back().unwrap_or("object");
     let cloud = cloud_name(&unit.unit_type);
     let place = if unit.scope.is_empty() { String::new() } else { format!(" in {}", unit.scope) };
-    let mut trouble = Trouble::new(
+    Trouble::new(
         Class::Taken { id: Some(other.to_owned()).filter(|id| !id.is_empty()) },
         format!("{cloud} already has a {what} named `{}`{place}, not managed by Berth", name.unwrap_or(&unit.key)),
-    );
-    if !other.is_empty() {
-        trouble = trouble.help(format!("to adopt it:   berth import {resource} {other}"));
+    )
+    .help("to make another, change its name in the manifest")
+}
+
+/// Another object has the name: how to take it over as this resource.
+pub(crate) fn adoptable(mut trouble: Trouble, resource: &ResourceId) -> Trouble {
+    if let Class::Taken { id: Some(object) } = &trouble.class {
+        let line = format!("to adopt it:   berth import {resource} {object}{}", resource.flags());
+        trouble.help.insert(0, line);
     }
-    trouble.help("to make another, change its name in the manifest")
+    trouble
+}
+
+/// The same, where the object turns out to be another resource's.
+pub fn managed_already(resource: &ResourceId, object: &str, owner: &ResourceId) -> Trouble {
+    let class = Class::Taken { id: Some(object.to_owned()) };
+    let message = format!("the name that {resource} asks for is taken: {object} has it, which Berth manages already as {owner}");
+    Trouble::new(class, message)
+        .help(format!("to look at it:   berth describe {owner}{}", owner.flags()))
+        .help("to make another, change its name in the manifest")
 }
 
 fn cloud_name(unit_type: &str) -> &'static str {

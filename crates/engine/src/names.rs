@@ -4,7 +4,6 @@ use crate::diff::is_unknown;
 use crate::handler::{Handler, Provider, Trouble};
 use crate::lower::{NAMES, taken};
 use crate::unit::{Props, Unit};
-use berth_model::ResourceId;
 use serde_json::Value;
 use std::collections::HashMap;
 
@@ -33,7 +32,6 @@ impl Names {
         account: &str,
         unit: &Unit,
         props: &Props,
-        resource: &ResourceId,
     ) -> Result<(), Trouble> {
         let count = self.lookups.entry(unit.unit_type.clone()).or_default();
         *count += 1;
@@ -48,7 +46,7 @@ impl Names {
         match handler.read(&id, props).await {
             Ok(None) => Ok(()),
             Err(trouble) if trouble.is_not_found() => Ok(()),
-            _ => Err(taken(unit, resource, props, &id)),
+            _ => Err(taken(unit, props, &id)),
         }
     }
 

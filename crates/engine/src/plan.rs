@@ -5,7 +5,7 @@ use crate::diff::{FieldChange, Takes, diff, fill, is_unknown, op_for};
 use crate::graph::Graph;
 use crate::handler::{Catalog, Handler, Provider, Trouble};
 use crate::identity::other_account;
-use crate::lower::{in_order, lower, outputs_of, parents};
+use crate::lower::{adoptable, in_order, lower, outputs_of, parents};
 use crate::much_gone::{GoneCount, Tally};
 use crate::names::Names;
 use crate::observe::{no_handler, observe};
@@ -135,6 +135,19 @@ impl Plan {
     pub fn count(&self, action: Action) -> usize {
         self.resources.iter().filter(|r| r.action == action).count()
     }
+
+    /// Whether both do the same. How long that usually takes is no part of it.
+    pub fn does_what(&self, other: &Plan) -> bool {
+        self.resources.len() == other.resources.len()
+            && self.resources.iter().zip(&other.resources).all(|(one, other)| one.does_what(other))
+    }
+}
+
+impl ResourcePlan {
+    pub fn does_what(&self, other: &ResourcePlan) -> bool {
+        let timeless = |plan: &ResourcePlan| ResourcePlan { typical_seconds: None, ..plan.clone() };
+        timeless(self) == timeless(other)
+    }
 }
 
 /// A plan and what was seen while making it.
@@ -219,7 +232,9 @@ pub async fn plan(catalog: &dyn Catalog, request: &Request) -> Planned {
                 }
                 resources.push(plan);
             }
-            Err(trouble) => troubles.push((wanted.manifest.id.clone(), trouble)),
+            Err(trouble) => {
+                troubles.push((wanted.manifest.id.clone(), adoptable(trouble, &wanted.manifest.id)));
+            }
         }
     }
     for state in stay.into_iter().filter_map(|id| request.known.units.get(id)).flatten() {
@@ -288,7 +303,7 @@ impl Planner<'_> {
             // A look by name may find what is being replaced: it is not the new object.
             let observed = observed.filter(|seen| !replaced(states, &live, &unit.key).any(|old| old == seen.id));
             let (planned, outputs) =
-                self.unit((provider, handler, &wanted.account), unit, props, state, observed, id).await?;
+                self.unit((provider, handler, &wanted.account), unit, props, state, observed).await?;
             if let Some(op) = planned.op {
                 let own = handler.typical(op, &unit.props, &planned.changes).map_or(0, |d| d.as_secs());
                 let before = unit.depends_on.iter().filter_map(|key| depth.get(key)).max().copied().unwrap_or(0);
@@ -334,6 +349,7 @@ impl Planner<'_> {
         after.retain(|parent| self.wanted_ids.contains_key(parent));
         after.sort();
         after.dedup();
+        let typical = (typical as f64 / self.catalog.pace()).round() as u64;
         let typical_seconds = (typical > 0).then_some(typical);
         Ok(ResourcePlan { id: id.clone(), action, units, after, typical_seconds, strays })
     }
@@ -356,7 +372,6 @@ impl Planner<'_> {
         props: Props,
         state: Option<&UnitState>,
         observed: Option<&Observed>,
-        resource: &ResourceId,
     ) -> Result<(UnitPlan, Props), Trouble> {
         let mut planned = UnitPlan {
             key: unit.key.clone(),
@@ -387,7 +402,7 @@ impl Planner<'_> {
                 Some(_) if going => planned.why = "is being deleted; made again once it is gone".into(),
                 Some(state) if state.id.is_some() && state.ready => planned.why = "gone: deleted outside".into(),
                 Some(_) => planned.why = "begun by an earlier run, and not found in the cloud".into(),
-                None => self.names.free(provider, handler, account, unit, &props, resource).await?,
+                None => self.names.free(provider, handler, account, unit, &props).await?,
             }
             return Ok((planned, Props::new()));
         };

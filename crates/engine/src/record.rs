@@ -68,4 +68,9 @@ pub trait Recorder: Send + Sync {
     async fn forget_resource(&self, resource: &ResourceId) -> Result<(), RecordError>;
     /// Something worth keeping in the history.
     async fn event(&self, resource: &ResourceId, what: &str, detail: &str) -> Result<(), RecordError>;
+    /// The work on a resource that was changed has come to its end: `Ready` or `Failed`. For the history of recorders that do
+    /// not see it from the status.
+    async fn ended(&self, _resource: &ResourceId, _state: &str, _message: &str) -> Result<(), RecordError> {
+        Ok(())
+    }
 }

@@ -1,6 +1,7 @@
 //! What the state remembers, brought up to what clouds show. Pure.
 
 use crate::record::Status;
+use crate::summary::nodes;
 use crate::unit::{Observed, Props, UnitState};
 use berth_model::{ResourceId, registry};
 
@@ -42,6 +43,10 @@ pub fn status_now(id: &ResourceId, before: &Status, deleting: bool, units: &[See
         }
         facts(&mut status.facts, &unit.key, observed);
     }
+    let seen = units.iter().filter_map(|(unit, observed)| Some((unit.key.as_str(), observed.as_ref()?)));
+    if let Some(nodes) = nodes(seen) {
+        status.facts.insert("nodes".into(), nodes.into());
+    }
     let gone = units.iter().any(|(_, observed)| observed.is_none());
     if gone && !deleting {
         status.state = "Failed".into();
@@ -55,13 +60,8 @@ fn facts(facts: &mut Props, key: &str, observed: &Observed) {
     if !matches!(key, "cluster" | "pool" | "network") {
         return;
     }
-    for (fact, names) in [
-        ("version", &["kubernetes_version"][..]),
-        ("nodes", &["nodes", "node_count", "default_node_pool.node_count"][..]),
-        ("region", &["region"][..]),
-    ] {
-        let value = names.iter().find_map(|name| observed.outputs.get(*name).or_else(|| observed.props.get(*name)));
-        if let Some(value) = value {
+    for (fact, name) in [("version", "kubernetes_version"), ("region", "region")] {
+        if let Some(value) = observed.outputs.get(name).or_else(|| observed.props.get(name)) {
             facts.insert(fact.into(), value.clone());
         }
     }

@@ -1,6 +1,6 @@
 //! What is there now, in a few words: for tables and for the line that ends a resource's work.
 
-use crate::unit::{Lowered, Props};
+use crate::unit::{Lowered, Observed, Props};
 use crate::unit_loop::Made;
 use std::collections::HashMap;
 
@@ -13,18 +13,29 @@ pub(crate) fn facts(made: &HashMap<String, Made>) -> Props {
             facts.entry("gate").or_insert_with(|| gate.clone().into());
         }
         let Some(observed) = &unit.observed else { continue };
-        for (fact, names) in [
-            ("version", &["kubernetes_version"][..]),
-            ("nodes", &["nodes", "node_count", "default_node_pool.node_count"][..]),
-            ("region", &["region"][..]),
-        ] {
-            let value = names.iter().find_map(|n| observed.outputs.get(*n).or_else(|| observed.props.get(*n)));
-            if let Some(value) = value {
+        for (fact, name) in [("version", "kubernetes_version"), ("region", "region")] {
+            if let Some(value) = observed.outputs.get(name).or_else(|| observed.props.get(name)) {
                 facts.entry(fact).or_insert_with(|| value.clone());
             }
         }
     }
+    let seen = made.iter().filter_map(|(key, unit)| Some((key.as_str(), unit.observed.as_ref()?)));
+    if let Some(nodes) = nodes(seen) {
+        facts.insert("nodes".into(), nodes.into());
+    }
     facts
+}
+
+/// How many nodes a resource has in all its pools: a cluster's default one and those beside it, or the pool that it is.
+pub(crate) fn nodes<'a>(seen: impl Iterator<Item = (&'a str, &'a Observed)>) -> Option<u64> {
+    let pools = seen.filter(|(key, _)| matches!(*key, "cluster" | "pool") || key.starts_with("pool/"));
+    let counts: Vec<u64> = pools
+        .filter_map(|(_, observed)| {
+            let names = ["nodes", "node_count", "default_node_pool.node_count"];
+            names.iter().find_map(|n| observed.outputs.get(*n).or_else(|| observed.props.get(*n)))?.as_u64()
+        })
+        .collect();
+    (!counts.is_empty()).then(|| counts.iter().sum())
 }
 
 /// One short phrase on what is there now.

@@ -2,7 +2,7 @@
 
 use crate::diff::FieldChange;
 use crate::handler::{Class, Handler, MOVED, Outcome, Provider, Trouble};
-use crate::lower::{NAMES, taken};
+use crate::lower::{NAMES, adoptable, taken};
 use crate::observe::read_one;
 use crate::patience::{Limit, Patience, pause_after, shows_up_by};
 use crate::plan::UnitPlan;
@@ -114,7 +114,7 @@ impl UnitRun<'_> {
             Class::Taken { id: Some(id) } => id.clone(),
             _ => self.handler.find(props, None).await.ok().flatten().map(|other| other.id).unwrap_or_default(),
         };
-        taken(self.unit, self.resource, props, &found)
+        adoptable(taken(self.unit, props, &found), self.resource)
     }
 
     pub async fn update(

@@ -226,6 +226,137 @@ impl Edit<'_> {
     }
 }
 
+/// Writes a list of mappings or single values at a path of names, in the style that the list or its mapping has: each item on
+/// a line of its own, or all within brackets. Comments inside the old list go with it.
+pub fn set_list(text: &str, document: usize, path: &str, items: &[Json]) -> Result<String, EditError> {
+    let refuse = || EditError::Unsafe(path.to_owned());
+    let wanted = steps(path).ok_or_else(|| EditError::NotAPath(path.to_owned()))?;
+    let (Some(Step::Name(name)), parents) = (wanted.last(), &wanted[..wanted.len().saturating_sub(1)]) else {
+        return Err(EditError::NotAPath(path.to_owned()));
+    };
+    let root_node = root(text, document)?;
+    let mut parent = &root_node;
+    for next in parents {
+        parent = step(parent, next).ok_or_else(refuse)?.node();
+    }
+    let Value::Map { entries, flow } = &parent.value else { return Err(EditError::NotScalar(path.to_owned())) };
+    let list = List { text, items, key: words::camel_case(name) };
+    let entry = entries.iter().find(|entry| words::camel_case(&entry.key) == list.key);
+    let (at, end, new) = match (entry, entries.last(), entries.first()) {
+        (None, ..) if items.is_empty() => return Ok(text.to_owned()),
+        (Some(entry), ..) if *flow || matches!(entry.node.value, Value::Seq { flow: true, .. }) => {
+            (entry.node.span.start, entry.node.span.end, list.in_brackets())
+        }
+        (Some(entry), ..) => {
+            let indent = entry.key_span.column as usize - 1;
+            (entry.key_span.start, list.end_of_block(entry, indent), list.on_lines(indent))
+        }
+        (None, Some(last), _) if *flow => {
+            let at = last.node.span.end.max(last.key_span.end);
+            (at, at, format!(", {}: {}", list.key, list.in_brackets()))
+        }
+        (None, _, Some(first)) => {
+            let indent = first.key_span.column as usize - 1;
+            let lines = format!("{}\n{}", list.on_lines(indent), " ".repeat(indent));
+            (first.key_span.start, first.key_span.start, lines)
+        }
+        (None, ..) => return Err(refuse()),
+    };
+    let (before, after) = (text.get(..at).ok_or_else(refuse)?, text.get(end..).ok_or_else(refuse)?);
+    let out = format!("{before}{new}{after}");
+    list.verify(&root_node, &root(&out, document).map_err(|_| refuse())?, &wanted).then_some(out).ok_or_else(refuse)
+}
+
+struct List<'l> {
+    text: &'l str,
+    items: &'l [Json],
+    key: String,
+}
+
+impl List<'_> {
+    fn in_brackets(&self) -> String {
+        format!("[{}]", self.items.iter().map(in_line).collect::<Vec<_>>().join(", "))
+    }
+
+    fn on_lines(&self, indent: usize) -> String {
+        if self.items.is_empty() {
+            return format!("{}: []", self.key);
+        }
+        let dash = format!("\n{}- ", " ".repeat(indent + 2));
+        format!("{}:{}", self.key, self.items.iter().map(|item| dash.clone() + &in_line(item)).collect::<String>())
+    }
+
+    /// The byte after the last line that belongs to the entry: those that are indented further, and dashes below its key.
+    fn end_of_block(&self, entry: &Entry<'_>, indent: usize) -> usize {
+        let rest = &self.text[entry.key_span.start..];
+        let mut end = entry.key_span.start + rest.find('\n').unwrap_or(rest.len());
+        let mut at = end + 1;
+        for line in self.text.get(at..).unwrap_or_default().split_inclusive('\n') {
+            let content = line.trim();
+            let depth = line.len() - line.trim_start_matches(' ').len();
+            let within = depth > indent || (depth == indent && (content == "-" || content.starts_with("- ")));
+            if !content.is_empty() && !content.starts_with('#') {
+                if !within {
+                    break;
+                }
+                end = at + line.trim_end().len();
+            }
+            at += line.len();
+        }
+        end
+    }
+
+    /// The list is what was to be written, and everything else is what it was.
+    fn verify(&self, before: &Node<'_>, after: &Node<'_>, wanted: &[Step]) -> bool {
+        let (mut old, mut new) = (as_json(before), as_json(after));
+        let pointer: String = wanted
+            .iter()
+            .map(|step| match step {
+                Step::Name(name) => format!("/{}", words::camel_case(name)),
+                Step::Pick(pick) => format!("/{pick}"),
+            })
+            .collect();
+        let written = new.pointer_mut(&pointer).map(Json::take);
+        if let Some(slot) = old.pointer_mut(&pointer) {
+            slot.take();
+        } else if let Some((parent, key)) = pointer.rsplit_once('/')
+            && let Some(Json::Object(map)) = old.pointer_mut(parent)
+        {
+            map.insert(key.to_owned(), Json::Null);
+        }
+        written == Some(Json::Array(self.items.to_vec())) && old == new
+    }
+}
+
+/// Names in one spelling, plain words as YAML reads them.
+fn as_json(node: &Node<'_>) -> Json {
+    match &node.value {
+        Value::Null => Json::Null,
+        Value::Scalar { text, style: Style::Plain } => match resolve(text) {
+            Plain::Text => Json::from(text.as_ref()),
+            _ => serde_json::from_str(text).unwrap_or_else(|_| Json::from(text.as_ref())),
+        },
+        Value::Scalar { text, .. } => Json::from(text.as_ref()),
+        Value::Seq { items, .. } => items.iter().map(as_json).collect(),
+        Value::Map { entries, .. } => {
+            entries.iter().map(|entry| (words::camel_case(&entry.key), as_json(&entry.node))).collect()
+        }
+    }
+}
+
+/// A value within one line.
+fn in_line(value: &Json) -> String {
+    match value {
+        Json::String(text) => plain_or_quoted(text),
+        Json::Array(items) => format!("[{}]", items.iter().map(in_line).collect::<Vec<_>>().join(", ")),
+        Json::Object(map) => {
+            let parts: Vec<String> = map.iter().map(|(key, value)| format!("{key}: {}", in_line(value))).collect();
+            format!("{{{}}}", parts.join(", "))
+        }
+        other => other.to_string(),
+    }
+}
+
 /// Text without quotes where YAML reads it as the same text, else in double quotes.
 pub(crate) fn plain_or_quoted(text: &str) -> String {
     let safe = |c: char| c.is_ascii_alphanumeric() || "-_./+=@".contains(c);

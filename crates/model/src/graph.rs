@@ -159,8 +159,13 @@ fn defined_twice(second: &Manifest, first: &Manifest) -> Diagnostic {
 /// `among`: where to look for what was probably meant.
 fn nothing_there(from: &Manifest, to: &Ref, among: Option<(&[Manifest], &HashSet<ResourceId>)>) -> Diagnostic {
     let target = &to.to;
-    let env = if target.env.is_empty() { String::new() } else { format!(" in env {}", target.env) };
-    let message = format!("nothing named `{}` of kind {}{env} is here or already applied", target.name, target.kind);
+    let scope = match (target.org.as_str(), target.env.as_str()) {
+        ("", "") => String::new(),
+        ("", env) => format!(" in env {env}"),
+        (org, "") => format!(" in org {org}"),
+        (org, env) => format!(" in org {org}, env {env}"),
+    };
+    let message = format!("nothing named `{}` of kind {}{scope} is here or already applied", target.name, target.kind);
     let mut problem = from.problem(&format!("spec.{}", to.field), message);
     if let Some(span) = to.span {
         problem.span = Some(span);
@@ -177,6 +182,10 @@ fn nothing_there(from: &Manifest, to: &Ref, among: Option<(&[Manifest], &HashSet
     if let Some(other) = same_kind().find(|id| id.name == target.name && id.org == target.org) {
         let which = if other.env.is_empty() { "without an env".to_owned() } else { format!("in env {}", other.env) };
         problem.help.push(format!("{other} {which} {}", place(other)));
+    } else if let Some(other) = same_kind().find(|id| id.name == target.name) {
+        let org = if other.org.is_empty() { "without an org".to_owned() } else { format!("in org {}", other.org) };
+        let env = if other.env.is_empty() { String::new() } else { format!(", in env {},", other.env) };
+        problem.help.push(format!("{other} {org}{env} {}; references stay in one org", place(other)));
     } else if let Some(other) =
         ids.iter().find(|id| id.name == target.name && id.env == target.env && id.org == target.org && ***id != from.id)
     {

@@ -1,5 +1,6 @@
 //! Who a resource is.
 
+use crate::words::shell_word;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -17,6 +18,12 @@ pub struct ResourceId {
 impl ResourceId {
     pub fn new(kind: impl Into<String>, name: impl Into<String>) -> Self {
         Self { kind: kind.into(), name: name.into(), org: String::new(), env: String::new() }
+    }
+
+    /// The flags that tell it from others of its name, as a shell takes them: ` --org shop --env prod`.
+    pub fn flags(&self) -> String {
+        let given = [("--org", &self.org), ("--env", &self.env)].into_iter().filter(|(_, value)| !value.is_empty());
+        given.map(|(flag, value)| format!(" {flag} {}", shell_word(value))).collect()
     }
 }
 

@@ -35,7 +35,7 @@ pub mod words;
 pub mod yaml;
 
 pub use diagnostic::{Diagnostic, Severity, Span};
-pub use edit::{EditError, set_scalar};
+pub use edit::{EditError, set_list, set_scalar};
 pub use explain::{Explanation, NoSuchField, Row, TemplateRow, explain};
 pub use graph::{Graph, Need, graph};
 pub use id::{ResourceId, is_scope_name};

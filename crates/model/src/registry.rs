@@ -115,7 +115,11 @@ impl Registry {
     /// A kind as people type it: in any case, also in the plural.
     pub fn find(&self, name: &str) -> Option<&Kind> {
         let name = name.to_lowercase();
-        let index = self.by_name.get(&name).or_else(|| self.by_name.get(name.strip_suffix('s')?))?;
+        let singular = || match name.strip_suffix("ies") {
+            Some(stem) => Some(format!("{stem}y")),
+            None => name.strip_suffix('s').map(str::to_owned),
+        };
+        let index = self.by_name.get(&name).or_else(|| self.by_name.get(&singular()?))?;
         self.kinds.get(*index)
     }
 

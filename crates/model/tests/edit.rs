@@ -1,6 +1,6 @@
 //! One value changed in a file, everything else as it was.
 
-use berth_model::{EditError, parse, set_scalar};
+use berth_model::{EditError, parse, set_list, set_scalar};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -120,4 +120,45 @@ proptest! {
         prop_assert_eq!(found, text);
         prop_assert_eq!(&manifests[1], &parse("m.yaml", FILE.as_bytes()).0[1]);
     }
+}
+
+const RULES: &str = "\
+# before
+kind: CivoFirewall
+spec:
+  name: web
+  inboundRules:
+    # for everyone
+    - {protocol: tcp, portRange: \"443\"}
+    - protocol: tcp
+      portRange: \"80\"
+  # between
+  tags: [a, b] # after
+---
+spec: {name: web, inboundRules: [{protocol: udp}], tags: [a]}
+";
+
+#[test]
+fn a_list_is_written_in_the_style_of_its_place() {
+    let rule = json!({"protocol": "tcp", "cidrs": ["10.0.0.0/8"], "portRange": "8000-9000"});
+    let line = r#"{cidrs: ["10.0.0.0/8"], portRange: "8000-9000", protocol: tcp}"#;
+    let out = set_list(RULES, 0, "spec.inbound_rules", std::slice::from_ref(&rule)).unwrap();
+    let written = out.lines().find(|written| written.contains("8000-9000")).unwrap();
+    assert!(written.starts_with("    - {"), "{out}");
+    assert_eq!(written.len(), line.len() + 6, "{written} against {line}");
+    assert!(out.starts_with("# before\n") && out.contains("  # between\n  tags: [a, b] # after\n"), "{out}");
+    assert!(!out.contains("443") && out.ends_with(RULES.split("---").nth(1).unwrap()), "{out}");
+
+    let out = set_list(RULES, 0, "spec.inbound_rules", &[]).unwrap();
+    assert!(out.contains("  inboundRules: []\n  # between\n"), "{out}");
+    let out = set_list(RULES, 0, "spec.outbound_rules", std::slice::from_ref(&rule)).unwrap();
+    assert!(out.contains("spec:\n  outboundRules:\n    - {") && out.contains("\n  name: web\n"), "{out}");
+    assert_eq!(set_list(RULES, 0, "spec.outbound_rules", &[]).unwrap(), RULES, "nothing to say");
+
+    let out = set_list(RULES, 1, "spec.inbound_rules", std::slice::from_ref(&rule)).unwrap();
+    assert!(out.contains("spec: {name: web, inboundRules: [{") && out.ends_with("}], tags: [a]}\n"), "{out}");
+    let out = set_list(RULES, 1, "spec.outbound_rules", std::slice::from_ref(&rule)).unwrap();
+    assert!(out.contains("tags: [a], outboundRules: [{"), "{out}");
+    assert!(matches!(set_list(RULES, 2, "spec.x", &[]), Err(EditError::NoDocument(2))));
+    assert!(set_list(RULES, 0, "spec.name.x", std::slice::from_ref(&rule)).is_err());
 }

@@ -180,3 +180,19 @@ fn a_fleet_is_sorted_fast_enough_to_test() {
     assert!(found.diagnostics.is_empty());
     assert_eq!(found.order.len(), 6000);
 }
+
+#[test]
+fn an_org_is_a_border_and_is_named() {
+    let cluster = CLUSTER
+        .replace("  name: shop\n", "  name: shop\n  org: acme\n")
+        .replace("  firewall: {valueFrom: {name: shop-fw}}\n", "");
+    let net = NET.replace("{name: shop-net}", "{name: shop-net, org: shop, env: dev}");
+    let manifests = all(&[("net.yaml", &net), ("cluster.yaml", &cluster)]);
+    let found = graph(&manifests, &HashSet::new());
+    assert_eq!(
+        found.diagnostics.iter().map(told).collect::<Vec<_>>(),
+        [
+            "cluster.yaml:10:31: nothing named `shop-net` of kind CivoVpc in org acme is here or already applied | CivoVpc/shop-net in org shop, in env dev, is defined in net.yaml:1; references stay in one org"
+        ]
+    );
+}

@@ -1,7 +1,7 @@
 //! What tasks answer, as JSON: plans, drift checks, imports.
 
 use crate::context::CheckRow;
-use berth_engine::handler::{Raised, Trouble};
+use berth_engine::handler::{Class, Raised, Trouble};
 use berth_engine::unit::Identity;
 use berth_engine::{Finding, GoneCount, Plan};
 use berth_model::ResourceId;
@@ -15,11 +15,18 @@ pub struct TroubleRow {
     pub id: ResourceId,
     pub message: String,
     pub help: Vec<String>,
+    /// The object that has the name already.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub taken_by: Option<String>,
 }
 
 impl TroubleRow {
     pub fn of(id: &ResourceId, trouble: &Trouble) -> Self {
-        Self { id: id.clone(), message: trouble.message.clone(), help: trouble.help.clone() }
+        let taken_by = match &trouble.class {
+            Class::Taken { id } => id.clone(),
+            _ => None,
+        };
+        Self { id: id.clone(), message: trouble.message.clone(), help: trouble.help.clone(), taken_by }
     }
 }
 

@@ -221,6 +221,10 @@ impl Recorder for Run {
     async fn event(&self, resource: &ResourceId, what: &str, detail: &str) -> Result<(), RecordError> {
         self.done(Ok(self.encoder().event(resource, what, detail))).await
     }
+
+    async fn ended(&self, resource: &ResourceId, state: &str, message: &str) -> Result<(), RecordError> {
+        self.event(resource, state, message).await
+    }
 }
 
 fn record_error(error: StoreError) -> RecordError {

@@ -7,6 +7,7 @@ use crate::confirm::{ConfirmArgs, RecreateArgs};
 use crate::contexts::Target;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{self, Format, OutputArgs};
+use crate::place::complete;
 use crate::remote::carry_out::Job;
 use crate::remote::saved::SavedServerPlan;
 use crate::remote::{Remote, Which};
@@ -189,7 +190,7 @@ fn on_server(args: Args, target: Target) -> Outcome {
             return Ok(Exit::Done);
         }
         let cluster = ended.plan.resources.iter().map(|r| &r.id).find(|id| id.kind.ends_with("KubernetesCluster"));
-        finish(count, cluster.cloned(), started, &args.workspace, args.run.no_wait)?;
+        finish(count, cluster.cloned(), ended.began, &args.workspace, args.run.no_wait)?;
         Ok(Exit::Done)
     })
 }
@@ -241,14 +242,15 @@ async fn apply_in(args: &Args, workspace: &Workspace, from: From) -> Outcome {
     let place = |id: &ResourceId| manifests.iter().find(|m| m.id == *id).and_then(|m| m.place());
     let (mut request, clouds) = workspace.request(&manifests, unwanted).await?;
     request.allow_recreate = args.recreate.allow_recreate;
-    let planned = make_plan(&clouds, &request, &args.workspace, &place).await?;
+    let planned = make_plan(&clouds, &request, &workspace.store, &place).await?;
     if let Some((_, promise)) = &promised
-        && *promise != planned.plan
+        && !promise.does_what(&planned.plan)
     {
         return Err(moved(promise, &planned.plan));
     }
     if matches!(format, Format::Table | Format::Wide) && !planned.plan.is_quiet() {
-        anstream::eprint!("{}", plan_view::text(&planned.plan, format == Format::Wide));
+        let allowed = args.confirm.allow_replace || promised.is_some();
+        anstream::eprint!("{}", plan_view::text(&planned.plan, format == Format::Wide, allowed));
     }
     guard::check(&workspace.store, &request, &planned.plan).await?;
     // A plan that was looked at and saved needs no second yes; what it takes away it said.
@@ -258,6 +260,7 @@ async fn apply_in(args: &Args, workspace: &Workspace, from: From) -> Outcome {
         false => ConfirmArgs { sandbox, ..args.confirm },
     };
     let work = allowed(&planned.plan, confirm, &request)?;
+    let confirmed = Instant::now();
     let settled = save(&run, &mut request).await?;
     if !work && settled && matches!(format, Format::Table | Format::Wide) {
         run.finish().await;
@@ -271,10 +274,12 @@ async fn apply_in(args: &Args, workspace: &Workspace, from: From) -> Outcome {
             return Ok(Exit::Done);
         }
     }
+    // How long someone thinks about a plan is no part of carrying it out.
+    let started = if work { confirmed } else { started };
     let count = planned.plan.resources.len();
     let cluster =
         planned.plan.resources.iter().map(|r| &r.id).find(|id| id.kind.ends_with("KubernetesCluster")).cloned();
-    let exit = carry_out(&clouds, &run, &request, planned, &args.run, format, &args.workspace).await?;
+    let exit = carry_out(&clouds, &run, &request, planned, &args.run, format).await?;
     if exit == Exit::Done && matches!(format, Format::Table | Format::Wide) {
         finish(count, cluster, started, &args.workspace, args.run.no_wait)?;
     }
@@ -328,20 +333,11 @@ fn finish(
         if ready == 1 { "resource" } else { "resources" },
         took_text(started.elapsed())
     );
-    let mut flag = if workspace.sandbox.sandbox { " --sandbox".to_owned() } else { String::new() };
     if no_wait {
-        anstream::eprintln!("  to wait for them:   berth wait --all{flag}");
+        anstream::eprintln!("{}", complete("  to wait for them:   berth wait --all"));
     } else if let Some(cluster) = cluster {
-        let id = cluster.to_string();
-        let env = if cluster.env.is_empty() { String::new() } else { format!(" --env {}", cluster.env) };
-        if let Some(context) = &workspace.server.context {
-            flag = format!(" --berth-context {context}");
-        }
-        anstream::eprintln!(
-            "  to use it:   berth kubeconfig {}{}{flag} --merge",
-            harmless_line(&id.to_ascii_lowercase()),
-            env
-        );
+        let command = stored::command("kubeconfig --merge", &cluster, workspace);
+        anstream::eprintln!("  to use it:   {}", harmless_line(&command));
     }
     output::print("")
 }

@@ -81,7 +81,7 @@ async fn approve(args: &Args, remote: &Remote, id: &berth_model::ResourceId) -> 
     let format = args.output.output;
     let by = if resource.applied_by.is_empty() { "someone".to_owned() } else { resource.applied_by.clone() };
     anstream::eprintln!("applied by {}, plan {}", harmless_line(&by), harmless_line(&planned.digest));
-    anstream::eprint!("{}", plan_view::text(&plan, format == Format::Wide));
+    anstream::eprint!("{}", plan_view::text(&plan, format == Format::Wide, true));
     print_verdicts(&planned.verdicts);
     if !args.yes {
         if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {

@@ -76,7 +76,7 @@ pub fn run(args: Args) -> Outcome {
 fn list(format: Format) -> Outcome {
     let known = Contexts::load()?;
     if known.contexts.is_empty() && matches!(format, Format::Table | Format::Wide) {
-        anstream::eprintln!("no server is known yet; berth login URL makes a context");
+        anstream::eprintln!("no server is known yet; to make a context:   berth login URL");
         return Ok(Exit::Done);
     }
     let value: Vec<Value> =

@@ -80,7 +80,6 @@ pub fn run(args: Args) -> Outcome {
 }
 
 async fn delete(args: &Args, workspace: &Workspace, what: What) -> Outcome {
-    let started = Instant::now();
     let run = workspace.store.begin_run("delete").await?;
     let known = workspace.known_all().await?;
     let source = workspace.source();
@@ -93,19 +92,20 @@ async fn delete(args: &Args, workspace: &Workspace, what: What) -> Outcome {
     let unwanted: Vec<ResourceId> = ids.into_iter().collect();
     let (mut request, clouds) = workspace.request(&[], unwanted).await?;
     request.known = known;
-    let planned = make_plan(&clouds, &request, &args.workspace, &|_| None).await?;
+    let planned = make_plan(&clouds, &request, &workspace.store, &|_| None).await?;
     let format = args.output.output;
     if matches!(format, Format::Table | Format::Wide) {
-        anstream::eprint!("{}", plan_view::text(&planned.plan, format == Format::Wide));
+        anstream::eprint!("{}", plan_view::text(&planned.plan, format == Format::Wide, args.confirm.allow_replace));
     }
     guard::check(&workspace.store, &request, &planned.plan).await?;
     let confirm = ConfirmArgs { sandbox: args.workspace.sandbox.sandbox, ..args.confirm };
     allowed(&planned.plan, confirm, &request)?;
+    let started = Instant::now();
     for id in &request.unwanted {
         run.set_deleting(id).await?;
     }
     let count = request.unwanted.len();
-    let exit = carry_out(&clouds, &run, &request, planned, &args.run, format, &args.workspace).await?;
+    let exit = carry_out(&clouds, &run, &request, planned, &args.run, format).await?;
     if exit == Exit::Done {
         kubeconfig::forget(&source, &args.workspace, &request.unwanted)?;
     }
@@ -117,7 +117,6 @@ async fn delete(args: &Args, workspace: &Workspace, what: What) -> Outcome {
 
 /// The same by a server: it takes away what is left of them, in order, and forgets them.
 async fn on_server(args: &Args, target: Target, what: What) -> Outcome {
-    let started = Instant::now();
     let remote = Remote::open(target).await?;
     let source = Source::Server(remote.clone());
     let mut known = Known::default();
@@ -150,7 +149,7 @@ async fn on_server(args: &Args, target: Target, what: What) -> Outcome {
     }
     if ended.exit == Exit::Done && matches!(format, Format::Table | Format::Wide) {
         let done = if args.run.no_wait { "being deleted" } else { "deleted" };
-        anstream::eprintln!("\n{count} {done} in {}", took_text(started.elapsed()));
+        anstream::eprintln!("\n{count} {done} in {}", took_text(ended.began.elapsed()));
     }
     Ok(ended.exit)
 }

@@ -135,9 +135,10 @@ fn heading(text: &mut String, stored: &StoredResource, manifest: &Manifest, sand
 
 fn status(text: &mut String, stored: &StoredResource) {
     let status = &stored.status;
-    let mut rows = vec![("state".to_owned(), status.state.clone())];
+    let state = stored::state(stored);
+    let mut rows = vec![("state".to_owned(), state.to_owned())];
     let phase = stored::phase(stored);
-    if !phase.is_empty() && !phase.eq_ignore_ascii_case(&status.state) {
+    if !phase.is_empty() && !phase.eq_ignore_ascii_case(state) {
         rows.push(("message".into(), phase));
     }
     for (name, value) in &status.facts {

@@ -7,8 +7,10 @@ use crate::cli::{Threads, block_on};
 use crate::diagnostics::count;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{self, Format, OutputArgs, Table};
-use crate::project::LookArgs;
+use crate::place::complete;
+use crate::project::{self, LookArgs};
 use crate::remote::Which;
+use crate::sandbox;
 use crate::terminal::harmless_line;
 use berth_clouds::Credentials;
 use berth_engine::handler::{Class, Trouble};
@@ -66,7 +68,7 @@ pub fn run(args: Args) -> Outcome {
     let checks = block_on(Threads::One, async {
         match &which {
             Which::Local(path) => {
-                let (tools, state, accounts) = futures::join!(tools(), state(path), accounts());
+                let (tools, state, accounts) = futures::join!(tools(), state(path), accounts(args.look.sandbox));
                 Ok(tools.into_iter().chain(state).chain(accounts).collect::<Vec<Check>>())
             }
             Which::Server(target) => {
@@ -106,7 +108,7 @@ fn table(checks: &[Check]) -> String {
     for check in checks.iter().filter(|check| check.health == Health::Failed) {
         text.push_str(&format!("\n{} {}: {}\n", check.area, check.name, harmless_line(&check.detail)));
         for help in &check.help {
-            text.push_str(&format!("  = help: {}\n", harmless_line(help)));
+            text.push_str(&format!("  = help: {}\n", harmless_line(&complete(help))));
         }
     }
     text
@@ -236,8 +238,28 @@ fn writer(state: &Path) -> Option<Holder> {
     Some(serde_json::from_str(&text).unwrap_or_default())
 }
 
-async fn accounts() -> Vec<Check> {
-    futures::future::join_all(berth_clouds::PROVIDERS.map(account)).await
+async fn accounts(simulated: bool) -> Vec<Check> {
+    match simulated {
+        true => vec![simulated_clouds().await],
+        false => futures::future::join_all(berth_clouds::PROVIDERS.map(account)).await,
+    }
+}
+
+/// Simulated clouds need no token.
+async fn simulated_clouds() -> Check {
+    let check = |health, detail: String| Check::new("account", "sandbox", health, detail);
+    let recorded = project::folder().ok().and_then(|folder| sandbox::recorded(&folder));
+    let Some(record) = recorded else {
+        return check(Health::Ok, "none is running: each command starts one, and keeps what it made".into());
+    };
+    let speed = &record.speed;
+    match sandbox::answers(&record.civo_url).await && sandbox::answers(&record.digitalocean_url).await {
+        true => check(Health::Ok, format!("answers at {} and {}, speed {speed}", record.civo_url, record.digitalocean_url)),
+        false => {
+            let help = vec!["to end it:   berth sandbox --stop".into()];
+            Check { help, ..check(Health::Failed, format!("process {} runs and does not answer", record.pid)) }
+        }
+    }
 }
 
 async fn account(provider: &'static str) -> Check {

@@ -207,7 +207,7 @@ fn show(
         }
     }
     output::show(format, &value, |_| text, names)?;
-    for failure in trouble_failures(&seen.troubles, &args.workspace, &|_| None) {
+    for failure in trouble_failures(&seen.troubles, &|_| None) {
         failure.note("it could not be checked").print();
     }
     Ok(())

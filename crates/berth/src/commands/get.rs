@@ -121,7 +121,7 @@ fn table(found: &[StoredResource], wide: bool, sandbox: bool) -> String {
             match phase.as_str() {
                 "" => fact(one, DRIFT),
                 // The whole message has a column of its own.
-                message if wide && message == one.status.message => one.status.state.to_lowercase(),
+                message if wide && message == one.status.message => stored::state(one).to_lowercase(),
                 phase => cut(phase),
             },
         ];
@@ -151,7 +151,7 @@ pub fn as_json(stored: &StoredResource, sandbox: bool) -> Result<Value, Failure>
     let mut value = stored::shown_manifest(stored)?;
     let status = &stored.status;
     value["status"] = json!({
-        "state": status.state,
+        "state": stored::state(stored),
         "ready": stored::readiness(stored) == "yes",
         "message": status.message,
         "outputs": status.outputs,

@@ -51,7 +51,7 @@ pub fn run(args: Args) -> Outcome {
         let address = Address::parse(text, &scope)?;
         if !graph.nodes.iter().any(|id| address.matches(id)) {
             return Err(Failure::new(format!("{address} is not among these resources"))
-                .help("berth graph, without a name, shows all"));
+                .help("to see all:   berth graph"));
         }
         addresses.push(address);
     }

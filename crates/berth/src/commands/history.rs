@@ -9,12 +9,13 @@ use crate::remote::{Remote, convert};
 use crate::source::Source;
 use crate::stored::{self, or_dash};
 use crate::workspace::WorkspaceArgs;
+use berth_engine::{FAILED, READY};
 use berth_model::ResourceId;
 use berth_server::pb;
 use berth_store::{Entries, HistoryLine, Store};
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 /// Resources of a server whose changes are asked for, one by one.
@@ -62,6 +63,7 @@ pub fn run(args: Args) -> Outcome {
             (None, Source::Local(store)) => of_all(store, &args).await?,
             (None, Source::Server(remote)) => of_server(remote, &args).await?,
         };
+        whole(&mut lines);
         lines.retain(|line| scope.matches(&line.resource));
         source.close().await;
         Ok(lines)
@@ -191,6 +193,22 @@ async fn of_server(remote: &Remote, args: &Args) -> Result<Vec<Line>, Failure> {
     Ok(lines)
 }
 
+/// A call that a cloud takes is answered at once, and what it asked for takes its time: a change is over when its resource is
+/// Ready after it. Deletions are journaled until the object is gone. Newest first.
+fn whole(lines: &mut [Line]) {
+    let mut ready: HashMap<ResourceId, Timestamp> = HashMap::new();
+    for line in lines {
+        match (line.op.as_str(), line.what.as_str()) {
+            ("", READY) => _ = ready.insert(line.resource.clone(), line.at),
+            ("", FAILED) => _ = ready.remove(&line.resource),
+            ("create" | "update", _) if line.outcome == "done" => {
+                line.took = ready.get(&line.resource).map(|at| between(line.at, *at));
+            }
+            _ => {}
+        }
+    }
+}
+
 fn between(start: Timestamp, end: Timestamp) -> Duration {
     Duration::try_from(end.duration_since(start)).unwrap_or_default()
 }
@@ -246,6 +264,7 @@ fn as_json(line: &Line) -> Value {
 
 /// A few lines for people, for `describe`.
 pub fn brief(id: &ResourceId, lines: Vec<HistoryLine>) -> String {
-    let lines: Vec<Line> = lines.into_iter().map(|line| of_history(id, line)).collect();
+    let mut lines: Vec<Line> = lines.into_iter().map(|line| of_history(id, line)).collect();
+    whole(&mut lines);
     table(&lines, false, false)
 }

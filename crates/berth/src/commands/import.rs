@@ -1,14 +1,14 @@
 //! `berth import`: takes over what is already in a cloud. Writes its manifest, and then shows that nothing would change.
 
 use crate::address::{Address, ScopeArgs, find_kind};
-use crate::carry_out::{RunArgs, carry_out, make_plan, print_result, with_place};
+use crate::carry_out::{RunArgs, carry_out, make_plan, print_result};
 use crate::cli::{Threads, block_on};
 use crate::contexts::Target;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Format, OutputArgs};
 use crate::plan_view;
 use crate::remote::carry_out::tell;
-use crate::remote::follow::{Goal, follow};
+use crate::remote::follow::{Goal, Watch, follow};
 use crate::remote::{CLOUDS_WITHIN, Remote, Which, convert};
 use crate::workspace::{Workspace, WorkspaceArgs};
 use berth_clouds::import::{self, LeftOut, Taken};
@@ -166,9 +166,10 @@ async fn on_server(args: &Args, target: Target, address: Option<Address>) -> Out
         print_result(&plan, &Report { pending, ..Report::default() }, started.elapsed(), 0, format)?;
         return Ok(with_left_out(Exit::Done, &left_out));
     }
-    let followed = follow(&remote, goals, &plan, since, args.run.timeout).await?;
+    let watch = Watch { since, timeout: args.run.timeout, approvals: args.run.wait };
+    let followed = follow(&remote, goals, &plan, watch).await?;
     print_result(&plan, &followed.report, started.elapsed(), 0, format)?;
-    let exit = tell(&followed, started, &args.workspace);
+    let exit = tell(&followed, false, started, &args.workspace);
     if exit == Exit::Done && people {
         anstream::eprintln!("nothing in the cloud was changed");
     }
@@ -210,7 +211,7 @@ async fn import(args: &Args, workspace: &Workspace, address: Option<Address>) ->
     if let Some(own) = owners.first().filter(|_| !owners.contains(&identity)) {
         let trouble = other_account(&choice.name, own, &identity);
         return Err(trouble.help.iter().fold(Failure::new(trouble.message.clone()), |failure, line| {
-            failure.help(with_place(line, &args.workspace))
+            failure.help(line)
         }));
     }
 
@@ -280,14 +281,14 @@ async fn take_over(
     let checked = match result {
         Ok(()) => {
             let (request, clouds) = workspace.request(&all, Vec::new()).await?;
-            match make_plan(&clouds, &request, &args.workspace, &|_| None).await {
+            match make_plan(&clouds, &request, &workspace.store, &|_| None).await {
                 Ok(planned) => {
                     let changes =
                         planned.plan.resources.iter().find(|r| !matches!(r.action, Action::Unchanged | Action::Resume));
                     match changes {
                         None => Ok((request, clouds, planned)),
                         Some(resource) => {
-                            anstream::eprint!("{}", plan_view::text(&planned.plan, false));
+                            anstream::eprint!("{}", plan_view::text(&planned.plan, false, true));
                             Err(Failure::new(format!(
                                 "{} would be changed by the manifest made from it; nothing was imported",
                                 resource.id
@@ -317,7 +318,7 @@ async fn take_over(
         write_new(file, text)?;
     }
     let format = args.output.output;
-    let exit = carry_out(&clouds, run, &request, planned, &args.run, format, &args.workspace).await?;
+    let exit = carry_out(&clouds, run, &request, planned, &args.run, format).await?;
     if exit == Exit::Done && matches!(format, Format::Table | Format::Wide) {
         for (manifest, _, file) in &manifests {
             anstream::eprintln!("{} imported; its manifest is {}", manifest.id, file.display());

@@ -7,14 +7,16 @@ use crate::database::{DatabaseArgs, KeyArgs};
 use crate::diagnostics::count;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{self, OutputArgs, Table};
+use crate::place::complete;
 use crate::progress::Steps;
+use berth_model::words::shell_word;
 use berth_server::client::Connection;
 use berth_server::pb::RotateKeysRequest;
 use berth_store::{KeyRing, KeySource, Store, StoreError, write_ring};
 use secrecy::SecretString;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Manage the keys that secrets are sealed with
 #[derive(clap::Args, Debug)]
@@ -172,7 +174,7 @@ fn new(key: &KeyArgs, standby: bool) -> Outcome {
             let (ring, _) = source.ring()?;
             if ring.ids().len() >= berth_store::KEYS_MAX {
                 return Err(Failure::new(format!("the key ring has {} keys already", ring.ids().len()))
-                    .help("take old ones out with `berth key retire ID`"));
+                    .help("to take an old one out:   berth key retire ID"));
             }
             if standby { made.after(&ring) } else { ring.after(&made) }
         }
@@ -185,8 +187,8 @@ fn new(key: &KeyArgs, standby: bool) -> Outcome {
         true => {
             anstream::eprintln!("it opens and does not seal yet. Next:");
             anstream::eprintln!("  1. copy the file to every other server (0600); each reads it again by itself");
-            anstream::eprintln!("  2. on every server: berth key use {id}");
-            anstream::eprintln!("  3. berth key rotate");
+            anstream::eprintln!("{}", complete(&format!("  2. on every server:   berth key use {id}")));
+            anstream::eprintln!("  3. {}", rotate_line(&path, key));
         }
         false => {
             anstream::eprintln!("servers that read this file seal with it within a second. Next:");
@@ -194,11 +196,26 @@ fn new(key: &KeyArgs, standby: bool) -> Outcome {
                 "  1. copy the file to every other server that has its own, now: until then they cannot open what is sealed \
                  with it (`berth key new --standby` avoids that)"
             );
-            anstream::eprintln!("  2. berth key rotate");
-            anstream::eprintln!("  3. make a backup, then take the old key out: berth key retire ID");
+            anstream::eprintln!("  2. {}", rotate_line(&path, key));
+            anstream::eprintln!("  3. make a backup; to take the old key out then:   berth key retire ID");
         }
     }
     Ok(Exit::Done)
+}
+
+/// How the rest is sealed anew. A ring that was named is a server's: which database it is for, the file beside it tells, or
+/// the operator knows.
+fn rotate_line(ring: &Path, key: &KeyArgs) -> String {
+    let what = "seal the rest with it:   berth key rotate";
+    if key.key_file.is_none() {
+        return complete(what);
+    }
+    let database = ring.with_file_name("state.db");
+    let url = match database.is_file() {
+        true => shell_word(&format!("sqlite:{}", database.display())),
+        false => "URL".to_owned(),
+    };
+    complete(&format!("{what} --db {url}"))
 }
 
 fn make_first(id: &str, key: &KeyArgs) -> Outcome {
@@ -207,7 +224,7 @@ fn make_first(id: &str, key: &KeyArgs) -> Outcome {
     let (ring, place) = source.ring()?;
     let Some(changed) = ring.with_first(id) else { return Err(unknown(id, &ring, &place)) };
     write_ring(&path, &changed)?;
-    anstream::eprintln!("{} seals from now on; next: berth key rotate", changed.ids()[0]);
+    anstream::eprintln!("{} seals from now on; next, {}", changed.ids()[0], rotate_line(&path, key));
     Ok(Exit::Done)
 }
 
@@ -279,12 +296,12 @@ fn retire(id: &str, database: &DatabaseArgs, yes: bool) -> Outcome {
     let Some(name) = ring.name_of(id).map(str::to_owned) else { return Err(unknown(id, &ring, &place)) };
     let state = options.location.to_string();
     let Some(rest) = ring.without(&name) else {
-        return Err(Failure::new(format!("{name} is the only key of the ring")).help("add another one: berth key new"));
+        return Err(Failure::new(format!("{name} is the only key of the ring")).help("to add another one:   berth key new"));
     };
     if ring.ids()[0] == name {
         return Err(Failure::new(format!("{name} is the key that seals")).help(
-            "make another one with `berth key new`, or use one that is there with `berth key use ID`; then rotate",
-        ));
+            "to make another one the first:   berth key use ID",
+        ).help("then, to seal everything with it:   berth key rotate"));
     }
     let counts = block_on(Threads::Two, async {
         let store = Store::open(options).await?;
@@ -300,7 +317,7 @@ fn retire(id: &str, database: &DatabaseArgs, yes: bool) -> Outcome {
             0 => format!("{secrets} of {state} may be sealed with {name}: they are of before keys had ids"),
             _ => format!("{secrets} of {state} are sealed with {name}"),
         };
-        return Err(Failure::new(message).help("seal them with the first key: berth key rotate"));
+        return Err(Failure::new(message).help("to seal them with the first key:   berth key rotate"));
     }
     let warning = format!(
         "{name} goes from {}; other states and older backups without keys that need it cannot be opened any more",

@@ -231,7 +231,7 @@ async fn fresh(stored: &StoredResource, name: &str, args: &WorkspaceArgs) -> Res
     workspace.close().await;
     match fresh {
         Err(trouble) if trouble.class == Class::OtherAccount => {
-            Err(trouble_failures(&[(stored.id.clone(), trouble)], args, &|_| None).remove(0))
+            Err(trouble_failures(&[(stored.id.clone(), trouble)], &|_| None).remove(0))
         }
         Err(trouble) => {
             tracing::info!(%trouble, "the kubeconfig is the one kept in the state");
@@ -292,10 +292,8 @@ fn merge_into(args: &Args, owner: Owner, kubeconfig: &str) -> Outcome {
     Merged::remember(&path);
     anstream::eprintln!("context {name} is in {place}, and the current one");
     if args.workspace.sandbox.sandbox && sandbox::recorded(&project::folder()?).is_none() {
-        anstream::eprintln!(
-            "  no sandbox is running, so nothing answers there; to start one:   berth sandbox --background"
-        );
-        anstream::eprintln!("  then merge again, since its address may be another");
+        anstream::eprintln!("  no sandbox is running, so nothing answers there");
+        anstream::eprintln!("  to start one, and then merge again, since its address may be another:   berth sandbox --background");
     } else {
         anstream::eprintln!("  to try it:   kubectl get nodes");
     }
@@ -309,7 +307,7 @@ fn failure(error: MergeError, id: &ResourceId, place: &str, name: &str) -> Failu
         MergeError::NotAKubeconfig => Failure::new(format!("{place} is not a kubeconfig; nothing was changed"))
             .help("choose another file with --kubeconfig FILE"),
         MergeError::Incomplete(what) => Failure::new(format!("the kubeconfig of {id} lacks {what}"))
-            .help("to look at it:   berth kubeconfig KIND/NAME, without --merge"),
+            .help(format!("to look at it:   berth kubeconfig {id}{}", id.flags())),
         MergeError::Taken { what } => {
             Failure::new(format!("{place} has a {what} named `{name}` that is of another cluster; nothing was changed"))
                 .note(format!("the one to put there is {id}"))

@@ -90,7 +90,7 @@ pub fn run(args: Args) -> Outcome {
     let until = if token.expires_at.is_empty() { String::new() } else { format!(", until {}", token.expires_at) };
     anstream::eprintln!("logged in to {server} as {}, {}{until}", token.name, reach(&token));
     anstream::eprintln!(
-        "commands go there now (context {name}); back to the embedded engine: berth context use --local"
+        "commands go there now (context {name}); back to the embedded engine:   berth context use --local"
     );
     Ok(Exit::Done)
 }
@@ -134,7 +134,7 @@ async fn signed_in(args: &Args, context: &Context) -> Result<SecretString, Failu
     let options = options.map_err(|status| told(client.fault(&status)))?.into_inner();
     if options.issuer.is_empty() {
         return Err(Failure::new(format!("{} knows no identity provider: people log in with tokens", context.server))
-            .help(format!("berth login {} --token-file FILE", context.server))
+            .help(format!("to log in with one:   berth login {} --token-file FILE", context.server))
             .help("whoever runs the server makes tokens:   berth token create NAME --role operator"));
     }
     let ca = args.oidc_ca.as_deref();

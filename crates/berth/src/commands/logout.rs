@@ -61,7 +61,7 @@ pub fn run(args: Args) -> Outcome {
     if let Some(token) = left {
         let until = brief(&token.expires_at);
         anstream::eprintln!(
-            "the token {} is forgotten here and valid until {until}; to end it: berth token revoke {}",
+            "the token {} is forgotten here and valid until {until}; an admin ends it with:   berth token revoke {}",
             token.name,
             token.id
         );

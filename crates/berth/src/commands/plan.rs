@@ -1,19 +1,23 @@
 //! `berth plan`: what apply would do. Changes nothing.
 
-use crate::carry_out::make_plan;
+use crate::carry_out::{is_protected as is_protected_here, make_plan};
 use crate::cli::{Threads, block_on};
 use crate::confirm::RecreateArgs;
 use crate::contexts::Target;
-use crate::failure::{Exit, Outcome};
+use crate::confirm::protected;
+use crate::failure::{Exit, Failure, Outcome};
 use crate::files::FileArgs;
 use crate::manifests::Loaded;
+use crate::place::complete;
 use crate::output::{self, OutputArgs};
-use crate::remote::carry_out::{make_plan as make_server_plan, print_verdicts};
+use crate::remote::carry_out::{is_protected, known_before, make_plan as make_server_plan, print_verdicts};
 use crate::remote::saved::SavedServerPlan;
 use crate::remote::{Remote, Which};
 use crate::saved_plan::{self, SavedPlan};
 use crate::workspace::{Workspace, WorkspaceArgs};
 use crate::{guard, manifests, plan_view};
+use berth_engine::Plan;
+use berth_model::words::shell_word;
 use berth_model::{Manifest, ResourceId};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -29,7 +33,7 @@ pub struct Args {
     /// Write the plan to a file that `berth apply` carries out, or refuses when the world has moved
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Exit with 2 when there are changes
+    /// Exit with 2 when there are changes; 1 says that apply would refuse them, with and without this
     #[arg(long)]
     detailed_exitcode: bool,
     #[command(flatten)]
@@ -74,35 +78,44 @@ fn on_server(args: &Args, target: Target, mut loaded: Loaded) -> Outcome {
         }
         let plan = planned.plan;
         let names = || plan.resources.iter().map(|r| r.id.to_string()).collect();
-        output::show(format, &plan.to_json(), |wide| plan_view::text(&plan, wide), names)?;
-        print_verdicts(&planned.verdicts);
-        if let Some(path) = args.out.as_ref().filter(|_| !plan.is_empty()) {
-            let context = args.workspace.server.context.as_ref().map(|name| format!(" --context {name}"));
-            anstream::eprintln!(
-                "to carry out exactly this:   berth apply {}{}",
-                path.display(),
-                context.unwrap_or_default()
-            );
-        }
-        Ok(if args.detailed_exitcode && !plan.is_empty() { Exit::Pending } else { Exit::Done })
+        output::show(format, &plan.to_json(), |wide| plan_view::text(&plan, wide, false), names)?;
+        let denied = print_verdicts(&planned.verdicts);
+        let ids: Vec<ResourceId> = plan.resources.iter().map(|r| r.id.clone()).collect();
+        let there = known_before(&remote, &ids).await?;
+        let refused = protected(&plan, |id| is_protected(&there, &loaded.manifests, id));
+        Ok(ended(args, &plan, denied, refused))
     })
+}
+
+/// What is said after the plan, and what it ends with: what apply would refuse is no plan to go on with.
+fn ended(args: &Args, plan: &Plan, denied: bool, refused: Option<Failure>) -> Exit {
+    let is_protected = refused.is_some();
+    if let Some(failure) = refused {
+        failure.print();
+    }
+    if denied || is_protected {
+        anstream::eprintln!("apply would refuse this");
+        return Exit::Failed;
+    }
+    if let Some(path) = args.out.as_ref().filter(|_| !plan.is_empty()) {
+        let path = shell_word(&path.display().to_string());
+        anstream::eprintln!("{}", complete(&format!("to carry out exactly this:   berth apply {path}")));
+    }
+    if args.detailed_exitcode && !plan.is_empty() { Exit::Pending } else { Exit::Done }
 }
 
 async fn plan(args: &Args, workspace: &Workspace, manifests: &[Arc<Manifest>]) -> Outcome {
     let place = |id: &ResourceId| manifests.iter().find(|m| m.id == *id).and_then(|m| m.place());
     let (mut request, clouds) = workspace.request(manifests, Vec::new()).await?;
     request.allow_recreate = args.recreate.allow_recreate;
-    let planned = make_plan(&clouds, &request, &args.workspace, &place).await?;
+    let planned = make_plan(&clouds, &request, &workspace.store, &place).await?;
     let plan = planned.plan;
     if let Some(path) = &args.out {
         SavedPlan::save(&workspace.store, manifests, &[], &plan, path)?;
     }
     let names = || plan.resources.iter().map(|r| r.id.to_string()).collect();
-    output::show(args.output.output, &plan.to_json(), |wide| plan_view::text(&plan, wide), names)?;
-    guard::tell(&workspace.store, &request, &plan).await?;
-    if let Some(path) = args.out.as_ref().filter(|_| !plan.is_empty()) {
-        let flag = if args.workspace.sandbox.sandbox { " --sandbox" } else { "" };
-        anstream::eprintln!("to carry out exactly this:   berth apply {}{flag}", path.display());
-    }
-    Ok(if args.detailed_exitcode && !plan.is_empty() { Exit::Pending } else { Exit::Done })
+    output::show(args.output.output, &plan.to_json(), |wide| plan_view::text(&plan, wide, false), names)?;
+    let denied = guard::tell(&workspace.store, &request, &plan).await?;
+    let refused = protected(&plan, |id| is_protected_here(&request, id));
+    Ok(ended(args, &plan, denied, refused))
 }

@@ -161,7 +161,7 @@ fn show(
             anstream::eprintln!("  make it again:   {}", stored::command("apply", &gone.resource, &args.workspace));
         }
     }
-    for failure in trouble_failures(troubles, &args.workspace, &|_| None) {
+    for failure in trouble_failures(troubles, &|_| None) {
         failure.note("it could not be read").print();
     }
     Ok(if troubles.is_empty() { Exit::Done } else { Exit::Failed })

@@ -257,6 +257,7 @@ fn simulated(sandbox: &Sandboxed) -> Simulated {
         civo_url: sandbox.civo_url.clone(),
         digitalocean_url: sandbox.digitalocean_url.clone(),
         token: std::env::var("BERTH_SANDBOX_TOKEN").ok().filter(|token| !token.is_empty()),
+        pace: sandbox.pace,
     }
 }
 
@@ -304,8 +305,10 @@ fn how_to(running: &Running, args: &Args, database: &str) -> String {
     }
     line("trust", &running.fingerprint);
     match args.no_worker {
-        true if args.sandbox.sandbox => line("worker", "none here: start one with berth worker --sandbox"),
-        true => line("worker", "none here: start one with berth worker"),
+        true => {
+            let sandbox = if args.sandbox.sandbox { " --sandbox" } else { "" };
+            line("worker", &format!("none here; to start one:   berth worker --server URL --token-file FILE{sandbox}"));
+        }
         false => line("worker", &format!("in this process, {} changes at once", args.capacity)),
     }
     if args.sandbox.sandbox {

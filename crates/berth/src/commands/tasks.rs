@@ -411,7 +411,7 @@ async fn open(remote: &Remote, address: &Address) -> Result<Vec<String>, Failure
     }
     if ids.is_empty() {
         return Err(Failure::new(format!("nothing is under way for {address}"))
-            .help("to see what was:   berth tasks list KIND/NAME"));
+            .help(format!("to see what was:   berth tasks list {address}{}", address.flags())));
     }
     Ok(ids)
 }

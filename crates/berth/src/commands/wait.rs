@@ -8,7 +8,7 @@ use crate::diagnostics::count;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Format, OutputArgs};
 use crate::remote::carry_out::tell;
-use crate::remote::follow::{Goal, follow};
+use crate::remote::follow::{Goal, Watch, follow};
 use crate::remote::{Remote, Which};
 use crate::source::Source;
 use crate::stored;
@@ -110,7 +110,7 @@ async fn ready(args: &Args, workspace: &Workspace, addresses: &[Address]) -> Out
         manifests.push(Arc::new(stored_manifest(stored, &workspace.store.unseal(stored)?)?));
     }
     let (request, clouds) = workspace.request(&manifests, Vec::new()).await?;
-    let planned = make_plan(&clouds, &request, &args.workspace, &|_| None).await?;
+    let planned = make_plan(&clouds, &request, &workspace.store, &|_| None).await?;
     let more = planned.plan.resources.iter().find(|r| !matches!(r.action, Action::Resume | Action::Unchanged));
     if let Some(more) = more {
         let why = more.units.iter().map(|unit| unit.why.as_str()).find(|why| !why.is_empty());
@@ -123,8 +123,8 @@ async fn ready(args: &Args, workspace: &Workspace, addresses: &[Address]) -> Out
             .help(format!("to carry it out:   {}", stored::command("apply", &more.id, &args.workspace))));
     }
     let count = manifests.len();
-    let run_args = RunArgs { parallelism: None, timeout: args.timeout, no_wait: false };
-    let exit = carry_out(&clouds, &run, &request, planned, &run_args, args.output.output, &args.workspace).await?;
+    let run_args = RunArgs { parallelism: None, timeout: args.timeout, no_wait: false, wait: false };
+    let exit = carry_out(&clouds, &run, &request, planned, &run_args, args.output.output).await?;
     if exit == Exit::Done {
         say(args, &format!("{} ready in {}", are(count), took_text(started.elapsed())));
     }
@@ -174,9 +174,10 @@ async fn on_server(args: &Args, target: Target, addresses: &[Address], scope: &S
     }
     let goal = |one: StoredResource| Goal { id: one.id, gone, generation: one.generation, before: None };
     let goals = found.into_iter().map(goal).collect();
-    let followed = follow(&remote, goals, &plan, since, args.timeout).await?;
+    let watch = Watch { since, timeout: args.timeout, approvals: true };
+    let followed = follow(&remote, goals, &plan, watch).await?;
     print_result(&plan, &followed.report, started.elapsed(), 0, args.output.output)?;
-    let exit = tell(&followed, started, &args.workspace);
+    let exit = tell(&followed, gone, started, &args.workspace);
     if exit == Exit::Done {
         let line = match gone {
             true => format!("{} deleted", count(count_all, "resource")),
@@ -234,9 +235,9 @@ async fn deleted(args: &Args, workspace: &Workspace, addresses: &[Address]) -> O
     let unwanted: Vec<ResourceId> = found.into_iter().map(|stored| stored.id).collect();
     let number = unwanted.len();
     let (request, clouds) = workspace.request(&[], unwanted).await?;
-    let planned = make_plan(&clouds, &request, &args.workspace, &|_| None).await?;
-    let run_args = RunArgs { parallelism: None, timeout: args.timeout, no_wait: false };
-    let exit = carry_out(&clouds, &run, &request, planned, &run_args, args.output.output, &args.workspace).await?;
+    let planned = make_plan(&clouds, &request, &workspace.store, &|_| None).await?;
+    let run_args = RunArgs { parallelism: None, timeout: args.timeout, no_wait: false, wait: false };
+    let exit = carry_out(&clouds, &run, &request, planned, &run_args, args.output.output).await?;
     if exit == Exit::Done {
         say(args, &format!("{} deleted in {}", count(number, "resource"), took_text(started.elapsed())));
     }

@@ -32,7 +32,8 @@ pub fn run(args: Args) -> Outcome {
         anstream::eprintln!("  to start one:   berth worker --server URL --token-file FILE");
         return Ok(Exit::Done);
     }
-    let value: Vec<Value> = workers.iter().map(as_json).collect();
+    let now = Timestamp::now();
+    let value: Vec<Value> = workers.iter().map(|worker| as_json(worker, now)).collect();
     output::show(format, &value, |_| table(&workers), || workers.iter().map(|worker| worker.name.clone()).collect())?;
     Ok(Exit::Done)
 }
@@ -46,7 +47,7 @@ fn table(workers: &[pb::Worker]) -> String {
             crate::stored::or_dash(&worker.name),
             busy(worker),
             seen(worker, now),
-            state(worker).into(),
+            state(worker, now).into(),
             worker.version.clone(),
             services(worker),
         ]);
@@ -62,15 +63,23 @@ pub fn seen(worker: &pb::Worker, now: Timestamp) -> String {
     convert::maybe_time(&worker.seen_at).map_or_else(|| "-".into(), |at| format!("{} ago", age(at, now)))
 }
 
-pub fn state(worker: &pb::Worker) -> &'static str {
-    if worker.draining { "draining" } else { "ready" }
+/// Workers that wait for work ask at least every twenty seconds: one that was not heard of for twice as long is not there.
+const HEARD_WITHIN: i64 = 40;
+
+pub fn state(worker: &pb::Worker, now: Timestamp) -> &'static str {
+    let heard = |at: Timestamp| now.duration_since(at).as_secs() < HEARD_WITHIN;
+    match convert::maybe_time(&worker.seen_at).is_some_and(heard) {
+        false => "lost",
+        true if worker.draining => "draining",
+        true => "ready",
+    }
 }
 
 pub fn services(worker: &pb::Worker) -> String {
     if worker.services.is_empty() { "all".into() } else { worker.services.join(", ") }
 }
 
-fn as_json(worker: &pb::Worker) -> Value {
+fn as_json(worker: &pb::Worker, now: Timestamp) -> Value {
     json!({
         "name": worker.name,
         "services": worker.services,
@@ -80,5 +89,23 @@ fn as_json(worker: &pb::Worker) -> Value {
         "seenAt": worker.seen_at,
         "draining": worker.draining,
         "sandbox": worker.sandbox,
+        "state": state(worker, now),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_that_is_not_heard_of_is_not_ready() {
+        let now = Timestamp::from_second(1_000_000).unwrap();
+        let seen = |ago: i64, draining| {
+            let seen_at = Timestamp::from_second(1_000_000 - ago).unwrap().to_string();
+            state(&pb::Worker { seen_at, draining, ..pb::Worker::default() }, now)
+        };
+        let states = [seen(1, false), seen(30, true), seen(HEARD_WITHIN, false), seen(600, true)];
+        assert_eq!(states, ["ready", "draining", "lost", "lost"]);
+        assert_eq!(state(&pb::Worker::default(), now), "lost");
+    }
 }

@@ -1,6 +1,6 @@
 //! From manifests to the end of what a server does about them: plan there, show, confirm, apply with what was seen, follow.
 
-use super::follow::{Before, Followed, Goal, follow};
+use super::follow::{Before, Followed, Goal, Watch, follow};
 use super::saved::Promise;
 use super::{CLOUDS_WITHIN, Remote, convert};
 use crate::carry_out::{RunArgs, moved, print_result, took_text, trouble_failures};
@@ -8,11 +8,13 @@ use crate::confirm::{ConfirmArgs, RecreateArgs, confirm, confirm_recreate, takes
 use crate::failure::{Exit, Failure, Outcome};
 use crate::manifests::Loaded;
 use crate::output::Format;
+use crate::place::complete;
 use crate::terminal::harmless_line;
 use crate::workspace::WorkspaceArgs;
 use crate::{plan_view, stored};
 use berth_engine::{Action, Plan, Report};
-use berth_model::ResourceId;
+use berth_model::annotations::PROTECT;
+use berth_model::{Manifest, ResourceId};
 use berth_server::{Fault, pb};
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
@@ -55,6 +57,8 @@ pub struct Ended {
     pub plan: Plan,
     /// Nothing had to be done, and nothing was stored.
     pub idle: bool,
+    /// When it was confirmed: how long someone thinks about a plan is no part of carrying it out.
+    pub began: Instant,
     pub calls: u64,
 }
 
@@ -106,7 +110,7 @@ pub async fn make_plan(
     Ok(Ok(ServerPlan { plan, verdicts, bases, calls, sent, state, code, sandbox }))
 }
 
-/// What policies say of a plan. Answers whether one of them forbids it.
+/// What policies say of a plan, and how to read the one that forbids it. Answers whether one does.
 pub fn print_verdicts(verdicts: &[pb::Verdict]) -> bool {
     for verdict in verdicts {
         let about = verdict.id.as_ref().map(|id| format!("{}: ", convert::id_of(Some(id)))).unwrap_or_default();
@@ -114,20 +118,24 @@ pub fn print_verdicts(verdicts: &[pb::Verdict]) -> bool {
         let line = format!("{word} by policy {}: {about}{}", verdict.policy, verdict.message);
         anstream::eprintln!("{}", harmless_line(&line));
     }
-    verdicts.iter().any(|verdict| verdict.effect == "deny")
+    let denied = verdicts.iter().any(|verdict| verdict.effect == "deny");
+    if denied {
+        anstream::eprintln!("{}", complete("  to see the policies:   berth get policies"));
+    }
+    denied
 }
 
 /// Plans, asks, applies and follows.
 pub async fn carry_out(mut job: Job<'_>) -> Result<Ended, Failure> {
-    let started = Instant::now();
+    let mut started = Instant::now();
     let remote = job.remote;
     let saved = job.promise.map(|promise| promise.saved.clone());
     let loaded = job.loaded.as_mut();
     let planned = make_plan(remote, &job.files, &job.delete, saved.clone(), loaded, job.format, job.recreate).await?;
-    let ended = |exit, plan, idle, calls| Ended { exit, plan, idle, calls };
+    let ended = |exit, plan, idle, calls, began| Ended { exit, plan, idle, calls, began };
     let planned = match planned {
         Ok(planned) => planned,
-        Err(exit) => return Ok(ended(exit, Plan::default(), false, 0)),
+        Err(exit) => return Ok(ended(exit, Plan::default(), false, 0, started)),
     };
     if let Some(promise) = job.promise.filter(|promise| !promise.holds(&planned)) {
         return Err(moved(&promise.plan, &planned.plan));
@@ -139,12 +147,12 @@ pub async fn carry_out(mut job: Job<'_>) -> Result<Ended, Failure> {
     }
     let ServerPlan { plan, verdicts, bases, calls, sandbox, .. } = planned;
     let people = matches!(job.format, Format::Table | Format::Wide);
+    let allowed = job.confirm.allow_replace || job.promise.is_some();
     if people && (!plan.is_quiet() || !job.delete.is_empty()) {
-        anstream::eprint!("{}", plan_view::text(&plan, job.format == Format::Wide));
+        anstream::eprint!("{}", plan_view::text(&plan, job.format == Format::Wide, allowed));
     }
     if print_verdicts(&verdicts) {
-        return Err(Failure::new("a policy does not allow this; nothing was changed")
-            .help("to see the policies:   berth get policies"));
+        return Err(Failure::new("a policy does not allow this; nothing was changed"));
     }
     // How everything stands before: what moves afterwards is the change's doing.
     let mut ids: Vec<ResourceId> = plan.resources.iter().map(|r| r.id.clone()).collect();
@@ -156,16 +164,8 @@ pub async fn carry_out(mut job: Job<'_>) -> Result<Ended, Failure> {
         // A plan that was looked at and saved needs no second yes; what it takes away it said.
         let seen = ConfirmArgs { yes: true, allow_replace: true, sandbox };
         let asked = ConfirmArgs { sandbox, ..job.confirm };
-        confirm(&plan, if job.promise.is_some() { seen } else { asked }, |id| {
-            let protects = |value: Option<&str>| value == Some("true");
-            let manifest =
-                there.get(id).and_then(|r| r.as_ref()).map(|r| Value::Object(convert::map(r.manifest.as_ref())));
-            let stored = manifest.as_ref().and_then(|m| m.pointer("/metadata/annotations/berth.dev~1protect"));
-            let mine = declared.iter().find(|m| m.id == *id);
-            let mine = mine.and_then(|m| m.metadata.annotations.get("berth.dev/protect"));
-            // Either is enough: taking the protection off is a change of its own.
-            protects(stored.and_then(Value::as_str)) || protects(mine.map(String::as_str))
-        })?;
+        confirm(&plan, if job.promise.is_some() { seen } else { asked }, |id| is_protected(&there, declared, id))?;
+        started = Instant::now();
     }
     let destructive: Vec<_> = plan.resources.iter().filter(|r| takes_away(r)).collect();
     let since = remote.last_event().await?;
@@ -187,7 +187,7 @@ pub async fn carry_out(mut job: Job<'_>) -> Result<Ended, Failure> {
         Ok(answer) => answer.into_inner(),
         Err(status) => {
             let exit = refused(remote.fault(&status), job.loaded.as_mut(), job.format)?;
-            return Ok(ended(exit, plan, false, calls));
+            return Ok(ended(exit, plan, false, calls, started));
         }
     };
     again(&job, &plan, request, &answer).await?;
@@ -200,19 +200,20 @@ pub async fn carry_out(mut job: Job<'_>) -> Result<Ended, Failure> {
             let report = Report { done: same, ..Report::default() };
             print_result(&plan, &report, started.elapsed(), calls, job.format)?;
         }
-        return Ok(ended(Exit::Done, plan, true, calls));
+        return Ok(ended(Exit::Done, plan, true, calls, started));
     }
     if job.run.no_wait {
         let pending = goals.into_iter().map(|goal| goal.id).collect();
         let report = Report { pending, done: same, ..Report::default() };
         print_result(&plan, &report, started.elapsed(), calls, job.format)?;
-        return Ok(ended(Exit::Done, plan, false, calls));
+        return Ok(ended(Exit::Done, plan, false, calls, started));
     }
-    let mut followed = follow(remote, goals, &plan, since, job.run.timeout).await?;
+    let watch = Watch { since, timeout: job.run.timeout, approvals: job.run.wait };
+    let mut followed = follow(remote, goals, &plan, watch).await?;
     followed.report.done.splice(0..0, same);
     print_result(&plan, &followed.report, started.elapsed(), calls, job.format)?;
-    let exit = tell(&followed, started, job.workspace);
-    Ok(ended(exit, plan, false, calls))
+    let exit = tell(&followed, !job.delete.is_empty(), started, job.workspace);
+    Ok(ended(exit, plan, false, calls, started))
 }
 
 /// What is stored as declared and is not so in the cloud has to be worked on as well; the others are left alone.
@@ -245,9 +246,17 @@ async fn again(
     Ok(())
 }
 
+/// Either manifest is enough: taking the protection off is a change of its own.
+pub fn is_protected(there: &There, declared: &[Manifest], id: &ResourceId) -> bool {
+    let stored = there.get(id).and_then(Option::as_ref).map(|r| convert::map(r.manifest.as_ref()));
+    let stored = stored.as_ref().and_then(|m| m.get("metadata")?.get("annotations")?.get(PROTECT)?.as_str());
+    let mine = declared.iter().find(|m| m.id == *id).and_then(|m| m.metadata.annotations.get(PROTECT));
+    stored == Some("true") || mine.is_some_and(|value| value == "true")
+}
+
 type There = HashMap<ResourceId, Option<pb::Resource>>;
 
-async fn known_before(remote: &Remote, ids: &[ResourceId]) -> Result<There, Failure> {
+pub async fn known_before(remote: &Remote, ids: &[ResourceId]) -> Result<There, Failure> {
     Ok(remote.several(ids).await?.into_iter().collect())
 }
 
@@ -273,9 +282,9 @@ fn goals(plan: &Plan, applied: &[pb::Applied], delete: &[ResourceId], there: &Th
 }
 
 /// What to say when the watch is over.
-pub fn tell(followed: &Followed, started: Instant, workspace: &WorkspaceArgs) -> Exit {
+pub fn tell(followed: &Followed, gone: bool, started: Instant, workspace: &WorkspaceArgs) -> Exit {
     let report = &followed.report;
-    for failure in trouble_failures(&report.failed, workspace, &|_| None) {
+    for failure in trouble_failures(&report.failed, &|_| None) {
         failure.help("the server tries again by itself where that can help; to try at once, apply again").print();
     }
     for (id, why) in &followed.blocked {
@@ -283,12 +292,14 @@ pub fn tell(followed: &Followed, started: Instant, workspace: &WorkspaceArgs) ->
             .help(format!("to see its plan and history:   {}", stored::command("describe", id, workspace)))
             .print();
     }
+    let waiting = if gone { "wait --for deleted" } else { "wait" };
     for id in &followed.awaiting {
         anstream::eprintln!(
             "{} waits for approval by someone else than who applied it",
             harmless_line(&id.to_string())
         );
-        anstream::eprintln!("  to look at its plan and approve it:   {}", stored::command("approve", id, workspace));
+        anstream::eprintln!("  someone else approves it with:   {}", stored::command("approve", id, workspace));
+        anstream::eprintln!("  to wait until then:              {}", stored::command(waiting, id, workspace));
     }
     if report.interrupted || followed.timed_out {
         let many = match report.left.as_slice() {
@@ -297,8 +308,10 @@ pub fn tell(followed: &Followed, started: Instant, workspace: &WorkspaceArgs) ->
         };
         let why = if report.interrupted { "no longer watching" } else { "time is over" };
         anstream::eprintln!("{why}: the server goes on with {}", harmless_line(&many));
-        anstream::eprintln!("  to follow it:   berth wait --all");
-        anstream::eprintln!("  to stop it:     berth tasks cancel KIND/NAME");
+        let first = report.left.first();
+        let cancel = first.map(|id| stored::command("tasks cancel", id, workspace)).unwrap_or_default();
+        anstream::eprintln!("{}", complete("  to follow it:   berth wait --all"));
+        anstream::eprintln!("  to stop it:     {}", harmless_line(&cancel));
         return Exit::Failed;
     }
     let stopped = report.failed.len() + followed.blocked.len();

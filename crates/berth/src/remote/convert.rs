@@ -80,6 +80,7 @@ pub fn finding(difference: &pb::Difference) -> Finding {
         found: value(&difference.found),
         apply: difference.apply.clone(),
         refused: difference.refused,
+        declares: map(difference.declares.as_ref()).into_iter().collect(),
     }
 }
 

@@ -47,6 +47,16 @@ impl Before {
     }
 }
 
+/// How to watch.
+#[derive(Clone, Copy, Debug)]
+pub struct Watch {
+    /// The last event before the change.
+    pub since: i64,
+    pub timeout: Duration,
+    /// Stay while a plan waits for approval; otherwise that ends the watch of its resource.
+    pub approvals: bool,
+}
+
 /// How a watch ended.
 #[derive(Debug, Default)]
 pub struct Followed {
@@ -72,12 +82,17 @@ struct Track {
 #[derive(PartialEq)]
 enum Shown {
     Nothing,
+    /// For somebody's approval.
+    Awaits,
     Waits(ResourceId),
+    /// Nothing that it refers to is in the way any more.
+    Queued,
     Runs(String),
 }
 
 struct Follow<'a> {
     remote: &'a Remote,
+    watch: Watch,
     display: &'a Display,
     tracks: HashMap<ResourceId, Track>,
     /// Something ended since the change: an event says so.
@@ -88,17 +103,12 @@ struct Follow<'a> {
 /// Failures whose tasks are asked what helps.
 const HELPED_MAX: usize = 20;
 
-/// Watches until every goal is reached or cannot be. `since` is the last event before the change.
-pub async fn follow(
-    remote: &Remote,
-    goals: Vec<Goal>,
-    plan: &Plan,
-    since: i64,
-    timeout: Duration,
-) -> Result<Followed, Failure> {
+/// Watches until every goal is reached or cannot be.
+pub async fn follow(remote: &Remote, goals: Vec<Goal>, plan: &Plan, watch: Watch) -> Result<Followed, Failure> {
     let display = Display::new(goals.len(), Names::of(goals.iter().map(|goal| &goal.id)));
     let mut follow = Follow {
         remote,
+        watch,
         display: &display,
         tracks: HashMap::new(),
         fresh: HashSet::new(),
@@ -117,8 +127,8 @@ pub async fn follow(
         };
         follow.tracks.insert(track.goal.id.clone(), track);
     }
-    let ear = listen(remote, pb::WatchRequest { after: since, ..Default::default() });
-    follow.run(ear, timeout).await?;
+    let ear = listen(remote, pb::WatchRequest { after: watch.since, ..Default::default() });
+    follow.run(ear).await?;
     follow.helps().await;
     let followed = follow.followed;
     drop(display);
@@ -126,7 +136,7 @@ pub async fn follow(
 }
 
 impl Follow<'_> {
-    async fn run(&mut self, mut ear: Ear, timeout: Duration) -> Result<(), Failure> {
+    async fn run(&mut self, mut ear: Ear) -> Result<(), Failure> {
         let started = Instant::now();
         let mut look: BTreeSet<ResourceId> = self.tracks.keys().cloned().collect();
         let mut everything = tokio::time::interval(LOOK_EVERY);
@@ -173,7 +183,7 @@ impl Follow<'_> {
                     look.extend(self.tracks.keys().cloned());
                 }
             }
-            if started.elapsed() >= timeout && !self.tracks.is_empty() {
+            if started.elapsed() >= self.watch.timeout && !self.tracks.is_empty() {
                 self.followed.timed_out = true;
                 self.leave();
             }
@@ -228,6 +238,8 @@ impl Follow<'_> {
         let moved =
             goal.before.as_ref().is_none_or(|before| *before != Before::of(Some(resource))) || self.fresh.contains(id);
         match resource.state.as_str() {
+            // A change takes this state away before it is answered: whatever plan waits now is the one of this goal.
+            "AwaitingApproval" => self.awaits(id),
             _ if !moved => {}
             "Failed" if goal.gone || resource.generation >= goal.generation => {
                 let trouble = Trouble::new(Class::Refused, resource.message.clone());
@@ -241,16 +253,26 @@ impl Follow<'_> {
                 );
                 self.followed.blocked.push((id.clone(), why));
             }
-            "AwaitingApproval" => {
-                let because = "it waits for approval".to_owned();
-                self.end(id, Progress::Skipped { resource: id.clone(), because });
-                self.followed.awaiting.push(id.clone());
-            }
             "Ready" if !goal.gone && resource.observed_generation >= goal.generation => {
                 self.done(id, summary(resource));
             }
             _ => {}
         }
+    }
+
+    fn awaits(&mut self, id: &ResourceId) {
+        if self.watch.approvals {
+            let Some(track) = self.tracks.get_mut(id) else { return };
+            if track.shown != Shown::Awaits {
+                track.shown = Shown::Awaits;
+                let what = "waits for approval by somebody else".to_owned();
+                self.display.see(Progress::Doing { resource: id.clone(), what });
+            }
+            return;
+        }
+        let because = "it waits for approval".to_owned();
+        self.end(id, Progress::Skipped { resource: id.clone(), because });
+        self.followed.awaiting.push(id.clone());
     }
 
     fn end(&mut self, id: &ResourceId, progress: Progress) {
@@ -291,12 +313,20 @@ impl Follow<'_> {
     /// What is not begun says what it waits for.
     fn waits(&mut self) {
         let open: HashSet<ResourceId> = self.tracks.keys().cloned().collect();
-        for track in self.tracks.values_mut().filter(|track| !matches!(track.shown, Shown::Runs(_))) {
-            let Some(on) = track.after.iter().find(|needed| open.contains(needed)) else { continue };
-            let shown = Shown::Waits(on.clone());
-            if track.shown != shown {
-                self.display.see(Progress::Waits { resource: track.goal.id.clone(), on: on.clone() });
-                track.shown = shown;
+        for track in self.tracks.values_mut() {
+            let resource = track.goal.id.clone();
+            match (&track.shown, track.after.iter().find(|needed| open.contains(needed))) {
+                (Shown::Runs(_) | Shown::Awaits, _) => {}
+                (Shown::Waits(before), Some(on)) if before == on => {}
+                (_, Some(on)) => {
+                    self.display.see(Progress::Waits { resource, on: on.clone() });
+                    track.shown = Shown::Waits(on.clone());
+                }
+                (Shown::Waits(_), None) => {
+                    self.display.see(Progress::Started { resource, verb: "queued", typical: None });
+                    track.shown = Shown::Queued;
+                }
+                (Shown::Nothing | Shown::Queued, None) => {}
             }
         }
     }

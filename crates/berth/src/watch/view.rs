@@ -226,7 +226,7 @@ fn rows(model: &Model, look: &Look, pane: Pane, width: u16) -> Rows {
                     cell(&worker.name),
                     cell(&workers::busy(worker)),
                     cell(&seen),
-                    cell(workers::state(worker)),
+                    cell(workers::state(worker, now)),
                 ])
             };
             let rows = model.shown_workers().into_iter().map(row).collect();
@@ -278,7 +278,7 @@ fn chosen_details(model: &Model, look: &Look) -> Vec<(String, String)> {
                 own(("worker", worker.name.clone())),
                 own(("busy", workers::busy(worker))),
                 own(("seen", workers::seen(worker, look.now))),
-                own(("state", workers::state(worker).into())),
+                own(("state", workers::state(worker, look.now).into())),
                 own(("version", stored::or_dash(&worker.version))),
                 own(("services", workers::services(worker))),
             ],

@@ -1,6 +1,6 @@
 //! Which resources a command means, and what it may do to them.
 
-use crate::project::{Project, SHOP};
+use crate::project::{Project, Run, SHOP};
 use serde_json::json;
 
 fn net(env: &str, more: &str) -> String {
@@ -99,4 +99,34 @@ fn what_is_no_plan_and_no_resource_says_what_to_type() {
         let run = project.berth(&["apply", what]).is(1);
         assert!(run.stderr.contains(help), "{run}");
     }
+}
+
+#[test]
+fn a_stack_input_brings_the_credentials_that_it_names() {
+    let input = "\
+target:
+  apiVersion: civo.project-planton.org/v1
+  kind: CivoVpc
+  metadata: {name: net}
+  spec: {networkName: net, region: fra1, civoCredentialId: main}
+civoCredential: {apiToken: from-the-file}
+";
+    let project = Project::new(&[("stack.yaml", input)]);
+    let mut command = project.command(&["apply", "--stack-input", "stack.yaml", "--yes"]);
+    let run = Run::from_output(command.env_remove("CIVO_TOKEN").output().expect("berth runs"), project.path()).is(0);
+    assert!(run.stderr.contains("1 resource Ready"), "{run}");
+    // Without them, the account that is named has to be there.
+    project.write("bare.yaml", input.split("civoCredential:").next().expect("the target"));
+    let refused = project.berth(&["apply", "--stack-input", "bare.yaml", "--yes"]).is(1);
+    assert!(refused.stderr.contains("names the account `main`"), "{refused}");
+}
+
+#[test]
+fn an_org_that_differs_is_named() {
+    let cluster = SHOP.split("---").nth(1).expect("the cluster").replace("  name: shop\n", "  name: shop\n  org: acme\n");
+    let net = SHOP.split("---").next().expect("the network").replace("  name: shop-net\n", "  name: shop-net\n  org: shop\n");
+    let project = Project::new(&[("net.yaml", &net), ("cluster.yaml", &cluster)]);
+    let refused = project.berth(&["validate", "-f", "."]).is(1);
+    assert!(refused.stderr.contains("nothing named `shop-net` of kind CivoVpc in org acme"), "{refused}");
+    assert!(refused.stderr.contains("CivoVpc/shop-net in org shop"), "{refused}");
 }

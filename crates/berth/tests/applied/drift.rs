@@ -56,7 +56,7 @@ fn a_finding_that_went_away_by_itself_is_forgotten() {
         .filter(|line| line["outcome"] == "event")
         .map(|line| line["what"].as_str().unwrap_or_default().to_owned())
         .collect();
-    assert_eq!(told, ["drift ended", "drift found"]);
+    assert_eq!(told, ["drift ended", "drift found", "Ready"]);
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn nodes_scaled_by_hand_are_accepted() {
     project.berth(&["drift"]).is(0);
     let one = project.json(&["get", "CivoKubernetesCluster/shop", "-o", "json"]);
     assert_eq!(one["spec"]["defaultNodePool"]["nodeCount"], 5);
-    assert_eq!((&one["status"]["ready"], &one["status"]["facts"]["nodes"]), (&json!(true), &json!(5)));
+    assert_eq!((&one["status"]["ready"], &one["status"]["facts"]["nodes"]), (&json!(true), &json!(6)));
     assert_eq!(one["status"]["observedGeneration"], 2);
     assert_eq!(one["status"]["source"]["file"], "./shop.yaml");
     assert_eq!(one["status"]["secretOutputs"], json!(["kubeconfig_b64"]), "secrets stay");

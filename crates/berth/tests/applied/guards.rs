@@ -50,8 +50,9 @@ fn policies_hold_on_a_laptop_too() {
     assert!(again.stderr.contains("nothing to do"), "{again}");
 
     project.berth(&["apply", "-f", "net.yaml", "--yes"]).is(1);
-    let plan = project.berth(&["plan", "-f", "net.yaml"]).is(0);
-    assert!(plan.stderr.contains("warning: CivoVpc/net: policy no-london denies it"), "{plan}");
+    let plan = project.berth(&["plan", "-f", "net.yaml", "--out", "net.plan"]).is(1);
+    assert!(plan.stderr.contains("denied: CivoVpc/net: policy no-london denies it"), "{plan}");
+    assert!(plan.stderr.contains("apply would refuse this") && !plan.stderr.contains("berth apply"), "{plan}");
     project.write("net.yaml", &net("fra1"));
     let warned = project.berth(&["apply", "-f", "net.yaml", "--yes"]).is(0);
     assert!(warned.stderr.contains("warning: CivoVpc/net: policy owned warns: whose is it?"), "{warned}");
@@ -64,4 +65,16 @@ fn policies_hold_on_a_laptop_too() {
     project.berth(&["delete", "-f", "guards.yaml", "--yes"]).is(0);
     project.berth(&["delete", "civovpc/net", "--yes"]).is(0);
     assert_eq!(project.json(&["get", "-o", "json"]), json!([]));
+}
+
+#[test]
+fn a_plan_tells_about_protection() {
+    let kept = |region: &str| {
+        net(region).replace("env: prod}", "env: prod, annotations: {berth.dev/protect: \"true\"}}")
+    };
+    let project = Project::applied(&[("net.yaml", &kept("fra1"))]);
+    project.write("net.yaml", &kept("nyc1"));
+    let plan = project.berth(&["plan", "-f", "net.yaml"]).is(1);
+    assert!(plan.stderr.contains("CivoVpc/net is protected: it may not be replaced"), "{plan}");
+    assert!(plan.stderr.contains("berth.dev/protect"), "{plan}");
 }

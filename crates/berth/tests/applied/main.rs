@@ -7,3 +7,4 @@ mod guards;
 mod log;
 mod project;
 mod reads;
+mod told;

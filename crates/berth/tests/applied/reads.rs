@@ -171,7 +171,7 @@ fn refresh_brings_the_state_up_to_date() {
     let id = project.output("civokubernetescluster/shop", "cluster_id");
     project.scale(&id, 5);
     shows!("refresh_scaled", project.berth(&["refresh", "civokubernetescluster/shop"]).is(0));
-    assert_eq!(project.json(&["get", "civokubernetescluster/shop", "-o", "json"])["status"]["facts"]["nodes"], 5);
+    assert_eq!(project.json(&["get", "civokubernetescluster/shop", "-o", "json"])["status"]["facts"]["nodes"], 6);
     // What is declared stays what it was: drift still tells.
     project.berth(&["drift"]).is(2);
     project.civo("DELETE", &format!("kubernetes/clusters/{id}"), None);

@@ -77,10 +77,10 @@ fn sources(folder: &std::path::Path, into: &mut Vec<std::path::PathBuf>) {
 /// What documents and the server's messages tell people to type can be typed.
 #[test]
 fn every_flag_that_is_named_is_there() {
-    // Of kubectl, of curl, and of our own tools.
-    const OTHERS: [&str; 6] = ["--from-file", "--from-literal", "--set", "--down", "--api-url", "--data-binary"];
+    // Of kubectl, of curl, of cargo, and of our own tools.
+    const OTHERS: &str = "--from-file --from-literal --set --down --api-url --data-binary --fail --silent --cacert --release --bin";
     let project = Project::new();
-    let mut known: std::collections::HashSet<String> = OTHERS.map(str::to_owned).into();
+    let mut known: std::collections::HashSet<String> = OTHERS.split(' ').map(str::to_owned).collect();
     for command in listed(&project.berth(&["--help"]).ok().stdout) {
         let help = project.berth(&[&command, "--help"]).ok().stdout;
         for inner in listed(&help) {

@@ -1,6 +1,7 @@
 //! Guardrails as people meet them: the real command line of several people against a real server and worker.
 
 use crate::harness::*;
+use crate::typed::after;
 use berth_server::pb;
 use std::process::{Command, Output, Stdio};
 
@@ -220,4 +221,132 @@ async fn an_approved_plan_that_was_cut_short_goes_on() {
     assert_eq!(plan.approved_by, "token:bob");
     let tasks = plane.tasks(pb::ListTasksRequest { kind: "CivoKubernetesCluster".into(), ..Default::default() }).await;
     assert!(tasks.iter().any(|task| task.attempts > 1 || tasks.len() > 2), "the work was cut short: {tasks:?}");
+}
+
+/// Split as a shell does, where nothing is quoted.
+fn words(line: &str) -> Vec<&str> {
+    line.split_whitespace().skip(1).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn commands_printed_by_guards_work_for_those_they_are_for() {
+    let plane = Plane::start(Setup::default()).await;
+    let root = Person::new(&plane, "root", "admin").await;
+    let alice = Person::new(&plane, "alice", "operator").await;
+    let bob = Person::new(&plane, "bob", "operator").await;
+    root.apply(&format!("{PROTECTED}---\n{POLICIES}")).ends(0, &[]);
+
+    let denied = alice.apply(&net("dev", "lon1", "shop")).ends(1, &["denied by policy no-london"]);
+    alice.berth(&words(&after(&denied.text, "to see the policies:"))).ends(0, &["no-london", "owned"]);
+    // What is stored all the same is blocked, and says so.
+    plane.apply(&net("dev", "lon1", "shop")).await;
+    let blocked = alice.berth(&["wait", "civovpc/net", "--env", "dev"]).ends(1, &["is blocked", "no-london"]);
+    alice.berth(&words(&after(&blocked.text, "plan and history:"))).ends(0, &["Blocked", "CivoVpc/net"]);
+
+    // Whoever applied is told whom to ask; that one can type it, and the other can wait.
+    let waits = alice.apply(&net("prod", "fra1", "shop")).ends(2, &["CivoVpc/net waits for approval by someone else"]);
+    let approve = format!("{} --yes", after(&waits.text, "someone else approves it with:"));
+    alice.berth(&words(&approve)).ends(1, &["somebody else must approve it"]);
+    let approved = bob.berth(&words(&approve)).ends(0, &["is approved"]);
+    bob.berth(&words(&after(&approved.text, "to follow it:"))).ends(0, &[]);
+    alice.berth(&words(&after(&waits.text, "to wait until then:"))).ends(0, &[]);
+    assert_eq!(plane.names("civo.network"), ["shop"]);
+
+    // Out of time: the server goes on, and it can be followed or stopped.
+    plane.faults(&["POST /v2/networks delay=5s"]);
+    let slow = |name: &str| {
+        let text = net("dev", "fra1", name).replace("name: net,", &format!("name: {name},"));
+        std::fs::write(alice.folder.join("slow.yaml"), text).unwrap();
+        alice.berth(&["apply", "-f", "slow.yaml", "--yes", "--timeout", "1s"]).ends(1, &["the server goes on with"])
+    };
+    alice.berth(&words(&after(&slow("one").text, "to stop it:"))).ends(0, &["stops after the call in flight"]);
+    root.berth(&["delete", "civovpc/net", "--env", "dev", "--yes"]).ends(0, &[]);
+    alice.berth(&words(&after(&slow("two").text, "to follow it:"))).ends(0, &[]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_same_apply_again_says_that_it_waits() {
+    let plane = Plane::start(Setup::default()).await;
+    let root = Person::new(&plane, "root", "admin").await;
+    let alice = Person::new(&plane, "alice", "operator").await;
+    let bob = Person::new(&plane, "bob", "operator").await;
+    root.apply(PROTECTED).ends(0, &[]);
+    let told = ["waits for approval by someone else", "berth approve CivoVpc/net --env prod"];
+    alice.apply(&net("prod", "fra1", "shop")).ends(2, &told);
+    let started = std::time::Instant::now();
+    alice.apply(&net("prod", "fra1", "shop")).ends(2, &told);
+    alice.berth(&["apply", "civovpc/net", "--env", "prod", "--yes"]).ends(2, &told);
+    assert!(started.elapsed() < LONGEST / 2, "at once, not {:?}", started.elapsed());
+
+    // Whoever says so stays until it was approved and carried out.
+    let stays = std::thread::spawn(move || {
+        alice.berth(&["apply", "-f", "given.yaml", "--yes", "--wait"]).ends(0, &["waits for approval", "1 resource Ready"]);
+        alice
+    });
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    assert!(!stays.is_finished(), "it stays");
+    bob.berth(&["approve", "civovpc/net", "--env", "prod", "--yes"]).ends(0, &[]);
+    let alice = stays.join().unwrap();
+    assert_eq!(plane.names("civo.network"), ["shop"]);
+
+    // A deletion likewise.
+    let delete = ["delete", "civovpc/net", "--env", "prod", "--yes", "--allow-delete"];
+    alice.berth(&delete).ends(2, &told);
+    let again = alice.berth(&delete).ends(2, &told);
+    assert!(!again.text.contains("needs --allow-delete"), "it was given: {}", again.text);
+    bob.berth(&["approve", "civovpc/net", "--env", "prod", "--yes"]).ends(0, &[]);
+    alice.berth(&words(&after(&again.text, "to wait until then:"))).ends(0, &[]);
+
+    // Once nothing is protected any more, the same apply goes on.
+    alice.apply(&net("prod", "fra1", "store")).ends(2, &told);
+    root.apply(&PROTECTED.replace("true", "false")).ends(0, &[]);
+    alice.apply(&net("prod", "fra1", "store")).ends(0, &[]);
+    assert_eq!(plane.names("civo.network"), ["store"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_plan_that_would_be_refused_says_so() {
+    let plane = Plane::start(Setup::default()).await;
+    let root = Person::new(&plane, "root", "admin").await;
+    root.apply(POLICIES).ends(0, &[]);
+    let plan = |text: &str| {
+        std::fs::write(root.folder.join("planned.yaml"), text).unwrap();
+        root.berth(&["plan", "-f", "planned.yaml", "--out", "it.plan"])
+    };
+    let denied = plan(&net("dev", "lon1", "shop")).ends(1, &["denied by policy no-london", "apply would refuse this"]);
+    assert!(!denied.text.contains("berth apply"), "{}", denied.text);
+    plan(&net("dev", "fra1", "shop")).ends(0, &["warning by policy owned", "berth apply it.plan"]);
+
+    let kept = |region: &str| {
+        let text = net("dev", region, "shop");
+        text.replace("env: dev}", "env: dev, annotations: {berth.dev/protect: \"true\"}}")
+    };
+    root.apply(&kept("fra1")).ends(0, &[]);
+    let refused = plan(&kept("nyc1")).ends(1, &["CivoVpc/net is protected: it may not be replaced", "berth.dev/protect"]);
+    assert!(!refused.text.contains("berth apply"), "{}", refused.text);
+}
+
+/// A task is of one resource: what others live in cannot be replaced under them. The plan says so, and what helps.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_plan_says_no_where_a_server_cannot_do_it() {
+    let plane = Plane::start(Setup::default()).await;
+    let root = Person::new(&plane, "root", "admin").await;
+    let both = |region: &str| {
+        format!(
+            "{}---\napiVersion: civo.berth.dev/v1\nkind: CivoKubernetesCluster\nmetadata: {{name: shop, env: dev}}\nspec:\n  \
+             clusterName: shop\n  region: {region}\n  kubernetesVersion: 1.30.5-k3s1\n  network: {{valueFrom: {{name: \
+             net}}}}\n  defaultNodePool: {{size: g4s.kube.medium, nodeCount: 1}}\n",
+            net("dev", region, "shop")
+        )
+    };
+    root.apply(&both("fra1")).ends(0, &[]);
+    std::fs::write(root.folder.join("given.yaml"), both("nyc1")).unwrap();
+    let no = ["CivoVpc/net cannot be replaced while CivoKubernetesCluster/shop uses it"];
+    let refused = root.berth(&["plan", "-f", "given.yaml"]).ends(1, &no);
+    root.berth(&["apply", "-f", "given.yaml", "--yes", "--allow-replace"]).ends(1, &no);
+    assert_eq!(plane.names("civo.cluster"), ["shop"], "nothing was changed");
+    let cure = format!("{} --yes --allow-delete", after(&refused.text, "before all of it is applied again:"));
+    root.berth(&words(&cure)).ends(0, &[]);
+    root.berth(&["apply", "-f", "given.yaml", "--yes"]).ends(0, &[]);
+    assert_eq!(plane.objects("civo.cluster")[0]["region"], "NYC1", "{:?}", plane.objects("civo.cluster"));
 }

@@ -4,7 +4,9 @@
 mod authentic;
 mod belongs;
 mod chaos;
+mod claims;
 mod cli;
+mod docs;
 mod faults;
 mod flood;
 mod guard;
@@ -15,11 +17,13 @@ mod own;
 mod parties;
 mod place;
 mod postgres;
+mod printed;
 mod quickstart;
 mod raw;
 #[path = "../laws/search.rs"]
 mod search;
 mod secrets;
 mod traces;
+mod typed;
 mod watch;
 mod work;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 const TEXT: &str = include_str!("../../../../docs/quickstart.md");
 const START_WITHIN: Duration = Duration::from_secs(60);
 
-fn root() -> PathBuf {
+pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
@@ -20,7 +20,7 @@ fn lines(first: &str) -> Vec<String> {
 }
 
 /// Three free ports in a row, as far as anyone can tell.
-fn ports() -> u16 {
+pub fn ports() -> u16 {
     loop {
         let first = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         if (1..3).all(|next| first.checked_add(next).is_some_and(|port| TcpListener::bind(("127.0.0.1", port)).is_ok()))
@@ -31,7 +31,7 @@ fn ports() -> u16 {
 }
 
 /// A shell in the folder, with `berth` on the PATH and nothing of this user's.
-fn shell(folder: &Path, line: &str) -> Command {
+pub fn shell(folder: &Path, line: &str) -> Command {
     let berth = Path::new(env!("CARGO_BIN_EXE_berth"));
     let mut path = std::ffi::OsString::from(berth.parent().unwrap());
     path.push(":");
@@ -53,11 +53,11 @@ fn shell(folder: &Path, line: &str) -> Command {
     command
 }
 
-fn said(output: &Output) -> String {
+pub fn said(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-struct Ends(Child);
+pub struct Ends(pub Child);
 
 impl Drop for Ends {
     fn drop(&mut self) {
@@ -66,24 +66,31 @@ impl Drop for Ends {
     }
 }
 
+/// Starts the line and waits until it has said so.
+pub fn started(folder: &Path, line: &str, says: &str) -> (Ends, PathBuf) {
+    let log = folder.join("served.log");
+    let out = std::fs::File::create(&log).unwrap();
+    let child = shell(folder, &format!("exec {line}")).stdout(out.try_clone().unwrap()).stderr(out).spawn().unwrap();
+    let mut child = Ends(child);
+    let until = Instant::now() + START_WITHIN;
+    let read = || std::fs::read_to_string(&log).unwrap_or_default();
+    while !read().contains(says) {
+        let ended = child.0.try_wait().unwrap();
+        assert!(Instant::now() < until && ended.is_none(), "{line}: {}", read());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    (child, log)
+}
+
 #[test]
 fn one_server_in_an_empty_folder() {
     let folder = tempfile::tempdir().unwrap();
-    std::os::unix::fs::symlink(root().join("examples"), folder.path().join("examples")).unwrap();
     let port = ports();
     let lines = lines("berth server");
-    assert_eq!(lines.len(), 5, "{lines:?}");
-    let serve = format!("exec {} --listen 127.0.0.1:{port}", lines[0].replace("--speed 60", "--speed max"));
-    let log = folder.path().join("server.log");
-    let out = std::fs::File::create(&log).unwrap();
-    let server = shell(folder.path(), &serve).stdout(out.try_clone().unwrap()).stderr(out).spawn().unwrap();
-    let _server = Ends(server);
-    let until = Instant::now() + START_WITHIN;
+    assert_eq!(lines.len(), 6, "{lines:?}");
+    let serve = format!("{} --listen 127.0.0.1:{port}", lines[0].replace("--speed 60", "--speed max"));
+    let (_server, log) = started(folder.path(), &serve, "berth login");
     let read = || std::fs::read_to_string(&log).unwrap_or_default();
-    while !read().contains("berth login") {
-        assert!(Instant::now() < until, "{}", read());
-        std::thread::sleep(Duration::from_millis(50));
-    }
     for line in &lines[1..] {
         let output = shell(folder.path(), &line.replace("7443", &port.to_string())).output().unwrap();
         assert!(output.status.success(), "{line}: {}\n{}", said(&output), read());
@@ -92,7 +99,7 @@ fn one_server_in_an_empty_folder() {
             assert_eq!(text.matches("  yes  ").count(), 4, "{text}");
         }
     }
-    assert!(folder.path().join("dev.kubeconfig").exists());
+    assert!(folder.path().join("shop.kubeconfig").exists());
 }
 
 #[test]

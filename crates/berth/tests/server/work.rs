@@ -122,3 +122,38 @@ async fn a_plan_changes_nothing_and_says_what_would_be() {
     assert!(plane.names("civo.network").is_empty());
     assert_eq!(plane.list(0).await.unwrap().len(), 1, "only the account");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_waits_no_longer_says_so_once_its_parent_is_ready() {
+    let plane = Plane::start(Setup::default()).await;
+    plane.account().await;
+    plane.faults(&["POST /v2/networks delay=1s", "POST /v2/firewalls delay=6s"]);
+    plane.apply(&pair(1, "web")).await;
+    let waits = |r: &pb::Resource| kind(r) == "CivoFirewall" && r.message.contains("waits for");
+    plane.until("waiting", LONGEST, |all| all.iter().any(waits)).await;
+    let net = |r: &pb::Resource| kind(r) == "CivoVpc" && r.state == "Ready";
+    plane.until("the network is there", LONGEST, |all| all.iter().any(net)).await;
+    plane
+        .until("begun, and waiting no more", Duration::from_secs(5), |all| {
+            let firewall = all.iter().find(|r| kind(r) == "CivoFirewall");
+            firewall.is_some_and(|r| r.state == "Pending" && r.message.is_empty())
+        })
+        .await;
+    plane.until_ready().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_that_left_is_not_listed() {
+    let mut plane = Plane::start(Setup { workers: 2, ..Setup::default() }).await;
+    let listed = async |plane: &Plane| -> Vec<String> {
+        let answer = plane.client(0).await.tasks().workers(pb::ListWorkersRequest {}).await.unwrap().into_inner();
+        answer.workers.into_iter().map(|worker| worker.name).collect()
+    };
+    let until = std::time::Instant::now() + LONGEST;
+    while listed(&plane).await != ["w0", "w1"] {
+        assert!(std::time::Instant::now() < until, "{}", plane.told());
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert!(plane.workers[1].stop(LONGEST));
+    assert_eq!(listed(&plane).await, ["w0"], "{}", plane.told());
+}

@@ -197,7 +197,6 @@ impl ClusterHandler {
                     format!("Civo already has a cluster named `{name}` in {place}"),
                 )
                 .help(format!("look at it:   civo kubernetes show {id} --region {}", region_code(place)))
-                .help(format!("to adopt it:   berth import CivoKubernetesCluster/{name} {id}"))
                 .help("to make another, change spec.clusterName");
             }
         }

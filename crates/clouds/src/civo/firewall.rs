@@ -9,7 +9,8 @@ use async_trait::async_trait;
 use berth_engine::handler::{Handler, Outcome, Trouble};
 use berth_engine::unit::{Change, Field, Observed, Op, Phase, Props, Typical};
 use berth_engine::{FieldChange, UnitPlan};
-use std::collections::HashSet;
+use serde_json::Value;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -63,6 +64,21 @@ impl Handler for FirewallHandler {
             self.0.offers.check_region(&self.0.api, text(&desired, "region")?, false).await?;
         }
         Ok(desired)
+    }
+
+    fn declares(&self, field: &str, found: &Value) -> BTreeMap<String, Value> {
+        let lines = found.as_array().filter(|_| field == "rules").into_iter().flatten();
+        let Some(rules) = lines.map(|line| line.as_str().and_then(Rule::from_line)).collect::<Option<Vec<Rule>>>() else {
+            return BTreeMap::new();
+        };
+        let written = |inbound: bool| -> Value { rules.iter().filter(|r| r.inbound == inbound).map(Rule::to_spec).collect() };
+        match field {
+            "rules" => BTreeMap::from([
+                ("inbound_rules".to_owned(), written(true)),
+                ("outbound_rules".to_owned(), written(false)),
+            ]),
+            _ => BTreeMap::new(),
+        }
     }
 
     /// A cluster's own firewall cannot go while the cluster uses it, and Civo's clusters are never without one.

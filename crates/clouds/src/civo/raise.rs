@@ -129,7 +129,7 @@ fn network(network: &Network, region: &str) -> Raised {
 
 fn firewall(firewall: &Firewall, region: &str) -> Raised {
     let rules: Vec<Rule> = firewall.rules.iter().flatten().map(Rule::from_civo).collect();
-    let written = |inbound: bool| -> Vec<Value> { rules.iter().filter(|r| r.inbound == inbound).map(rule).collect() };
+    let written = |inbound: bool| -> Vec<Value> { rules.iter().filter(|r| r.inbound == inbound).map(Rule::to_spec).collect() };
     let mut spec = json!({"name": firewall.name, "networkId": {"value": firewall.network_id}, "region": region});
     for (name, rules) in [("inboundRules", written(true)), ("outboundRules", written(false))] {
         if !rules.is_empty() {
@@ -146,19 +146,6 @@ fn firewall(firewall: &Firewall, region: &str) -> Raised {
     }
 }
 
-fn rule(rule: &Rule) -> Value {
-    let mut written = json!({"protocol": rule.protocol, "cidrs": rule.cidrs});
-    if !rule.ports.is_empty() && rule.ports != "all" {
-        written["portRange"] = json!(rule.ports);
-    }
-    if !rule.allow {
-        written["action"] = json!("deny");
-    }
-    if !rule.label.is_empty() {
-        written["label"] = json!(rule.label);
-    }
-    written
-}
 
 fn cluster(cluster: &Cluster, region: &str) -> Raised {
     let views = pools::views(cluster);

@@ -3,6 +3,7 @@
 
 use super::api::FirewallRule;
 use berth_model::pb::berth::civo::v1::CivoFirewallRule;
+use serde_json::{Value, json};
 
 const ALL_PORTS: (&str, &str) = ("1", "65535");
 
@@ -35,6 +36,21 @@ impl Rule {
         let mut made = Self::new(inbound, &rule.protocol, &rule.port_range, &rule.cidrs, &rule.label);
         made.allow = rule.action != "deny";
         made
+    }
+
+    /// As a manifest declares it.
+    pub fn to_spec(&self) -> Value {
+        let mut written = json!({"protocol": self.protocol, "cidrs": self.cidrs});
+        if !self.ports.is_empty() && self.ports != "all" {
+            written["portRange"] = json!(self.ports);
+        }
+        if !self.allow {
+            written["action"] = json!("deny");
+        }
+        if !self.label.is_empty() {
+            written["label"] = json!(self.label);
+        }
+        written
     }
 
     pub fn from_civo(rule: &FirewallRule) -> Self {

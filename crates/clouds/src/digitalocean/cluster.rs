@@ -255,7 +255,7 @@ impl Handler for ClusterHandler {
             Ok(cluster) => Ok(cluster.id),
             Err(trouble) if matches!(trouble.class, Class::Taken { .. }) => {
                 let other = self.find(desired, None).await?.map(|other| other.id);
-                Err(taken("DigitalOceanKubernetesCluster", "cluster", name, other, desired))
+                Err(taken("cluster", name, other))
             }
             Err(trouble) => Err(trouble),
         }

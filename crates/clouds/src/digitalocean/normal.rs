@@ -167,15 +167,6 @@ pub fn labels_to_send(desired: &Props) -> BTreeMap<String, String> {
     labels
 }
 
-/// Name of the resource that an object was made for, from Berth's own tags or labels on it.
-pub fn resource_name(props: &Props) -> Option<String> {
-    let tags = texts(props, OWN_TAGS);
-    let tagged = tags.iter().filter_map(|tag| tag.split_once(':'));
-    let tagged = tagged.filter(|(key, _)| key.ends_with("-resource-name")).map(|(_, name)| name.to_owned()).next();
-    let labelled = || map(props, OWN_LABELS).into_iter().find(|(key, _)| key.ends_with("-resource-name"));
-    tagged.or_else(|| labelled().map(|(_, name)| name))
-}
-
 /// DigitalOcean keeps the case of whoever used a tag first.
 pub fn same_tags(desired: &Value, observed: &Value) -> bool {
     let lower = |value: &Value| -> BTreeSet<String> {
@@ -274,7 +265,6 @@ mod tests {
         let sent = labels_to_send(&props);
         assert_eq!(sent.len(), 5);
         assert_eq!(observed_labels(&sent), json!({"tier": "db"}));
-        assert_eq!(resource_name(&props).as_deref(), Some("mine"));
     }
 
     #[test]

@@ -207,7 +207,7 @@ impl Handler for PoolHandler {
             Ok(pool) => Ok(pool.id),
             Err(trouble) if matches!(trouble.class, Class::Taken { .. }) => {
                 let other = self.find(desired, None).await?.map(|other| other.id);
-                Err(taken("DigitalOceanKubernetesNodePool", "pool", &body.name, other, desired))
+                Err(taken("pool", &body.name, other))
             }
             Err(trouble) if trouble.is_not_found() => {
                 Err(Trouble::refused(format!("DigitalOcean has no cluster {cluster} to make the pool `{name}` in"))

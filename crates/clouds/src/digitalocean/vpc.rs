@@ -70,7 +70,7 @@ impl Handler for VpcHandler {
             Ok(vpc) => Ok(vpc.id),
             Err(trouble) if matches!(trouble.class, Class::Taken { .. }) => {
                 let other = self.find(desired, None).await?.map(|other| other.id);
-                Err(taken("DigitalOceanVpc", "network", name, other, desired))
+                Err(taken("network", name, other))
             }
             Err(trouble) if trouble.message.contains("overlap") => Err(trouble
                 .help("choose another range in spec.ipRangeCidr, or leave it out: DigitalOcean then takes a free one")),

@@ -1,9 +1,7 @@
 //! How DigitalOcean words its errors, and what Berth says about them: what was seen, what to check, what to type.
 
-use super::normal::resource_name;
 use crate::http::{Dialect, Refusal};
 use berth_engine::handler::{Class, Trouble};
-use berth_engine::unit::Props;
 use serde::Deserialize;
 
 pub struct DigitalOceanWords;
@@ -50,7 +48,7 @@ impl Dialect for DigitalOceanWords {
         match class {
             Class::Unauthorized => vec![
                 "check the token: DIGITALOCEAN_ACCESS_TOKEN, or the account that `spec.account` names; it needs write access to Kubernetes and VPCs".into(),
-                "make one at https://cloud.digitalocean.com/account/api/tokens, then type: berth doctor".into(),
+                "make one at https://cloud.digitalocean.com/account/api/tokens; to check it:   berth doctor".into(),
             ],
             Class::Quota => vec![
                 "see what the account may have:   doctl account get; doctl kubernetes cluster list; doctl compute droplet list".into(),
@@ -61,17 +59,10 @@ impl Dialect for DigitalOceanWords {
     }
 }
 
-/// Another object has the name: says how to adopt it. `props` are the wanted ones.
-pub fn taken(kind: &str, what: &str, name: &str, id: Option<String>, props: &Props) -> Trouble {
-    let resource = resource_name(props).unwrap_or_else(|| name.to_owned());
-    let mut trouble = Trouble::new(
-        Class::Taken { id: id.clone() },
-        format!("DigitalOcean already has a {what} named `{name}`, not managed by Berth"),
-    );
-    if let Some(id) = id {
-        trouble = trouble.help(format!("to adopt it:   berth import {kind}/{resource} {id}"));
-    }
-    trouble.help("to make another, change its name in the manifest")
+/// Another object has the name.
+pub fn taken(what: &str, name: &str, id: Option<String>) -> Trouble {
+    let message = format!("DigitalOcean already has a {what} named `{name}`, not managed by Berth");
+    Trouble::new(Class::Taken { id }, message).help("to make another, change its name in the manifest")
 }
 
 /// A cluster that is not done in time, by what was last waited for.

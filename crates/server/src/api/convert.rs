@@ -120,6 +120,7 @@ pub fn difference(row: &Value) -> pb::Difference {
         apply: text("apply"),
         refused: row["refused"].as_bool().unwrap_or_default(),
         stray: text("stray"),
+        declares: row.get("declares").map(object_to_struct),
     }
 }
 

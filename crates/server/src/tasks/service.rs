@@ -101,7 +101,7 @@ impl Shared {
     }
 
     fn lease_answer(&self, tasks: Vec<pb::LeasedTask>, waited_ms: u32) -> pb::LeaseResponse {
-        let simulated = self.config.simulated.as_ref().map(|clouds| pb::SimulatedClouds { urls: clouds.urls() });
+        let simulated = self.config.simulated.as_ref().map(|clouds| pb::SimulatedClouds { urls: clouds.urls(), pace: clouds.pace });
         pb::LeaseResponse { tasks, waited_ms, protocol: PROTOCOL, simulated }
     }
 
@@ -141,6 +141,10 @@ impl Shared {
 
     async fn lease_tasks(&self, caller: &Principal, request: pb::LeaseRequest) -> Result<pb::LeaseResponse, Fault> {
         self.check_lease(&request)?;
+        if request.leaving {
+            self.control.forget_worker(&request.worker).await?;
+            return Ok(pb::LeaseResponse::default());
+        }
         let came = Instant::now();
         let until = came + Duration::from_secs(request.wait_seconds.into()).min(WAIT_MAX);
         let mut wakes = self.control.wakes();

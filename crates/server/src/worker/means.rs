@@ -51,7 +51,7 @@ impl Means {
 
     /// Connections to the accounts of a task, and to the worker's own.
     pub fn clouds(&self, accounts: &[AccountRow], given: impl Fn(&str) -> Option<SecretString>) -> Clouds {
-        let mut clouds = Clouds::new();
+        let mut clouds = Clouds::new().at_pace(self.simulated.as_ref().map(|simulated| simulated.pace));
         for provider in PROVIDERS {
             clouds = clouds.account(format!("env:{provider}"), self.own(provider));
         }
@@ -269,7 +269,7 @@ mod tests {
     #[test]
     fn a_simulated_cloud_gets_no_real_token() {
         let simulated =
-            Simulated { civo_url: "http://127.0.0.1:1".into(), digitalocean_url: String::new(), token: None };
+            Simulated { civo_url: "http://127.0.0.1:1".into(), digitalocean_url: String::new(), token: None, pace: 1.0 };
         let means = Means { simulated: Some(simulated), ..Means::default() };
         let got = means.credentials(&row(TokenFrom::Sealed, None), Some(SecretString::from("real"))).unwrap();
         assert_eq!(got.token.expose_secret(), "sandbox");

@@ -116,6 +116,7 @@ pub async fn run(config: WorkerConfig, api: Arc<dyn TaskApi>, stop: Cancellation
     let asked = tokio::try_join!(for_changes, for_checks);
     worker.drain().await;
     beats.abort();
+    worker.leave().await;
     asked.map(|_| ())
 }
 
@@ -218,6 +219,7 @@ impl Worker {
             draining,
             protocol: PROTOCOL,
             simulated: self.config.simulated,
+            leaving: false,
         }
     }
 
@@ -285,7 +287,7 @@ impl Worker {
                         self.give_back(answer.tasks).await;
                         return Err(WorkerError::Unwelcome(fault));
                     }
-                    let clouds = answer.simulated.map(|at| Simulated::at(&at.urls, self.config.sandbox_token.clone()));
+                    let clouds = answer.simulated.map(|at| Simulated::at(&at.urls, self.config.sandbox_token.clone(), at.pace));
                     let began = asked.after(Duration::from_millis(answer.waited_ms.into()).min(asked.elapsed()));
                     for task in answer.tasks {
                         self.clone().begin(task, began, changes, clouds.clone());
@@ -447,6 +449,14 @@ impl Worker {
             }
         }
         true
+    }
+
+    /// Nobody is to wait for it. A server that cannot be told finds out by itself.
+    async fn leave(&self) {
+        let question = pb::LeaseRequest { leaving: true, ..self.question(0, 0, Duration::ZERO, true) };
+        if !matches!(tokio::time::timeout(LOOK, self.api.lease(question)).await, Ok(Ok(_))) {
+            tracing::debug!("the server does not know that this worker has ended");
+        }
     }
 
     /// No new tasks; those that run get their time, then are interrupted after the call in flight and given back.

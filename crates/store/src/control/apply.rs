@@ -78,14 +78,15 @@ static UPDATE: Multi = Multi::new(
     COLUMNS,
 );
 
-/// The manifest is the one that is stored; what goes with it may differ.
+/// The manifest is the one that is stored; what goes with it may differ. A plan that waits for approval is made again, since
+/// whether it still has to wait may have changed; the same plan has the same digest, so that nobody has to look twice.
 static TOUCH: Multi = Multi::new(
     "UPDATE resources SET account = v.account, service = v.service, allow_replace = v.allow_replace, \
      allow_data_loss = v.allow_data_loss, allow_recreate = v.allow_recreate, drift_every = v.drift_every, trace = v.trace, applied_by = v.applied_by, \
      applied_id = v.applied_id, drift_at = CASE WHEN v.drift_every IS NULL THEN NULL \
      WHEN resources.state = 'Ready' AND NOT resources.deleting THEN COALESCE(resources.drift_at, v.now + v.drift_every) \
      ELSE resources.drift_at END, \
-     state = CASE WHEN v.due AND resources.state = 'Ready' THEN 'Pending' \
+     state = CASE WHEN v.due AND resources.state IN ('Ready', 'AwaitingApproval') THEN 'Pending' \
      WHEN NOT resources.deleting THEN resources.state WHEN v.ready THEN 'Ready' ELSE 'Pending' END, deleting = FALSE, \
      observed_generation = CASE WHEN resources.deleting AND NOT v.ready THEN 0 ELSE resources.observed_generation END, \
      attempts = CASE WHEN v.due THEN 0 ELSE resources.attempts END, \

@@ -57,6 +57,13 @@ static REST: Multi = Multi::new(
     &[("to_kind", "text"), ("to_name", "text"), ("to_org", "text"), ("to_env", "text"), ("until", "bigint")],
 );
 
+/// What it waited for is there: that is not said any longer.
+static BEGUN: Multi = Multi::new(
+    "UPDATE resources SET message = '' FROM {rows} WHERE resources.kind = v.to_kind AND resources.name = v.to_name \
+     AND resources.org = v.to_org AND resources.env = v.to_env AND resources.state = 'Pending' AND resources.message <> ''",
+    &[("to_kind", "text"), ("to_name", "text"), ("to_org", "text"), ("to_env", "text")],
+);
+
 static SETTLE: Multi = Multi::new(
     "UPDATE resources SET state = v.new_state, message = v.new_message, status_at = v.now, \
      observed_generation = CASE WHEN v.new_state = 'Ready' THEN generation ELSE observed_generation END \
@@ -147,10 +154,14 @@ impl Op for Decide {
             seen.get(&n).is_some_and(|(generation, mark, _)| (*generation, *mark) == (one.generation, one.due_mark))
         };
         let (mut made, mut rests, mut settled, mut gone) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut begun: Vec<ToRow> = Vec::new();
         for (n, one) in self.decisions.iter().enumerate().filter(|(n, one)| current(*n, one)) {
             let mut until = None;
             match &one.step {
-                Step::Enqueue(row) => made.push(row.as_ref()),
+                Step::Enqueue(row) => {
+                    made.push(row.as_ref());
+                    begun.push((&one.id).into());
+                }
                 Step::Rest(time) => until = *time,
                 Step::Settle { state, message, until: time } => {
                     until = *time;
@@ -166,6 +177,7 @@ impl Op for Decide {
             rests.push(RestRow { id: (&one.id).into(), until });
         }
         tx.execute_many(&REST, &rests).await?;
+        tx.execute_many(&BEGUN, &begun).await?;
         if !settled.is_empty() {
             for row in tx.returning_many(&SETTLE, &settled).await? {
                 let (state, message): (String, String) = (row.get(4)?, row.get(5)?);

@@ -61,6 +61,9 @@ const ANYTHING: &str = "SELECT EXISTS (SELECT 1 FROM lanes WHERE queued > 0) \
      OR EXISTS (SELECT 1 FROM tasks WHERE state = 'queued' AND waiting AND run_after <= $1), \
      EXISTS (SELECT 1 FROM workers WHERE name = $2 AND seen_at > $3 AND draining = $4)";
 
+const FORGET_WORKER: &str = "DELETE FROM workers WHERE name = $1 \
+     AND NOT EXISTS (SELECT 1 FROM tasks t WHERE t.state = 'running' AND t.worker = workers.name)";
+
 static TAKE: Multi = Multi::new(
     concat!(
         "UPDATE tasks SET state = 'running', worker = v.worker_name, fence = v.fence_number, lease_until = v.until, \
@@ -436,6 +439,19 @@ impl Op for BeatOp {
     }
 }
 
+struct ForgetWorker(String);
+
+#[async_trait]
+impl Op for ForgetWorker {
+    type Answer = ();
+
+    async fn run(&self, tx: &mut Tx<'_>) -> Result<(), ControlError> {
+        tx.execute(Query::new(FORGET_WORKER).bind(&self.0)).await?;
+        tx.news = true;
+        Ok(())
+    }
+}
+
 struct Expire(Timestamp);
 
 #[async_trait]
@@ -462,6 +478,11 @@ impl Control {
             return Ok(Vec::new());
         }
         self.write(LeaseOp { ask, now }).await
+    }
+
+    /// A worker that has ended, and holds nothing any more.
+    pub async fn forget_worker(&self, name: &str) -> Result<(), ControlError> {
+        self.write(ForgetWorker(name.to_owned())).await
     }
 
     /// An idle worker asks often: as long as there is nothing for anyone, and it was heard of lately, nothing is written.

@@ -26,12 +26,9 @@ fn refusals_have_a_meaning() {
 }
 
 #[test]
-fn a_taken_name_says_how_to_import() {
-    let props: Props =
-        serde_json::from_value(json!({"own_tags": ["planton-resource-name:blog", "planton-resource:true"]})).unwrap();
-    let trouble = taken("DigitalOceanKubernetesCluster", "cluster", "blog-k8s", Some("id-1".into()), &props);
+fn a_taken_name_tells_whose_it_is() {
+    let trouble = taken("cluster", "blog-k8s", Some("id-1".into()));
     assert_eq!(trouble.message, "DigitalOcean already has a cluster named `blog-k8s`, not managed by Berth");
-    assert_eq!(trouble.help[0], "to adopt it:   berth import DigitalOceanKubernetesCluster/blog id-1");
     assert_eq!(trouble.class, Class::Taken { id: Some("id-1".into()) });
 }
 

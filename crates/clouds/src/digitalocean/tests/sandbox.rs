@@ -23,7 +23,6 @@ async fn a_network_from_create_to_delete() {
 
     let trouble = world.handler(NETWORK).create(&props, "another", false).await.unwrap_err();
     assert_eq!(trouble.class, Class::Taken { id: Some(id.clone()) });
-    assert_eq!(trouble.help[0], format!("to adopt it:   berth import DigitalOceanVpc/blog-net {id}"));
 
     world.remove(NETWORK, &id, &props, false).await;
     assert!(world.everything().await.is_empty());
@@ -182,7 +181,6 @@ async fn a_pool_from_create_to_delete() {
 
     let trouble = world.handler(POOL).create(&next, "another", false).await.unwrap_err();
     assert_eq!(trouble.class, Class::Taken { id: Some(found.id.clone()) });
-    assert!(trouble.help[0].contains(&format!("berth import DigitalOceanKubernetesNodePool/blog-batch {}", found.id)));
 
     next.insert("cluster".into(), json!("blog-k8s"));
     assert_eq!(world.look(POOL, &found.id, &next).await.unwrap().id, found.id, "found by its id alone");

@@ -18,13 +18,15 @@ use crate::tasks::run_and_wait;
 use crate::telemetry;
 use crate::values::{object_to_struct, to_value};
 use berth_clouds::accounts::account_id;
-use berth_engine::{GoneCount, Plan};
+use berth_engine::unit::Op;
+use berth_engine::{Action, GoneCount, Plan, ResourcePlan, UnitPlan};
 use berth_model::{Manifest, ResourceId};
 use berth_store::{ListQuery, NewTask, StoredResource, TaskOp};
 use futures::future::try_join_all;
 use secrecy::SecretString;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::json;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
@@ -92,7 +94,9 @@ pub async fn plan(shared: &Shared, caller: &Principal, request: pb::PlanRequest)
     let kinds =
         manifests.iter().map(|manifest| manifest.id.kind.as_str()).chain(delete.iter().map(|id| id.kind.as_str()));
     task.service = common_service(kinds);
-    let result: PlanResult = run(shared, task).await?;
+    let mut result: PlanResult = run(shared, task).await?;
+    own_already(shared, caller, &mut result.troubles).await?;
+    in_the_way(shared, &mut result).await?;
     let by_id: HashMap<&ResourceId, &Manifest> = manifests.iter().map(|manifest| (&manifest.id, manifest)).collect();
     let mut problems: Vec<pb::Problem> =
         result.troubles.iter().map(|trouble| problem(trouble, by_id.get(&trouble.id).copied())).collect();
@@ -116,6 +120,52 @@ pub async fn plan(shared: &Shared, caller: &Principal, request: pb::PlanRequest)
     answer.state = store.state_id().to_owned();
     answer.code = saved_plan::code(store, &asked.0, &asked.1, &answer);
     Ok(answer)
+}
+
+/// Names that are taken by objects of other resources: there is nothing to adopt. Whose they are is for those who may see it.
+async fn own_already(shared: &Shared, caller: &Principal, troubles: &mut [TroubleRow]) -> Result<(), Fault> {
+    for row in troubles {
+        let Some(object) = &row.taken_by else { continue };
+        let units = shared.control.store().units_by_object(object).await?;
+        let Some(unit) = units.first() else { continue };
+        match caller.may_see(&unit.resource) {
+            true => {
+                let trouble = berth_engine::managed_already(&row.id, object, &unit.resource);
+                (row.message, row.help) = (trouble.message, trouble.help);
+            }
+            false => row.help.retain(|line| !line.contains(object.as_str())),
+        }
+    }
+    Ok(())
+}
+
+/// On a server a task is of one resource: what has to be deleted before its successor is made cannot go while another
+/// resource's objects use it, and their task cannot begin before it is there again. A cluster takes what is in it along.
+async fn in_the_way(shared: &Shared, result: &mut PlanResult) -> Result<(), Fault> {
+    let goes_first = |resource: &&ResourcePlan| {
+        let replaced = |unit: &UnitPlan| unit.op == Some(Op::Replace) && unit.delete_first && !unit.loses_data;
+        resource.units.iter().any(replaced)
+    };
+    for resource in result.plan.resources.iter().filter(goes_first) {
+        for child in shared.control.children(&resource.id).await? {
+            let leaves = result.plan.resources.iter().any(|r| r.id == child && r.action == Action::Delete);
+            if leaves || shared.control.store().units_of(&child).await?.is_empty() {
+                continue;
+            }
+            let id = resource.id.clone();
+            let message = format!("{id} cannot be replaced while {child} uses it: a server changes one resource at a time");
+            let help = vec![
+                "to keep it, leave it as it is and declare a second one beside it".into(),
+                format!(
+                    "to delete it and everything that refers to it, before all of it is applied again:   berth delete {id}{} --cascade",
+                    id.flags()
+                ),
+            ];
+            result.troubles.push(TroubleRow { id, message, help, taken_by: None });
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// The org that all of them are in. What is about several is for workers that serve all: one of an org alone would be
@@ -268,6 +318,7 @@ fn difference(row: &berth_engine::Finding) -> pb::Difference {
         apply: row.apply.clone(),
         refused: row.refused,
         stray: row.stray.clone(),
+        declares: (!row.declares.is_empty()).then(|| object_to_struct(&json!(row.declares))),
     }
 }
 
