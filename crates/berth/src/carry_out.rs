@@ -192,13 +192,7 @@ pub fn print_result(plan: &Plan, report: &Report, took: Duration, calls: u64, fo
     output::show(format, &value, |_| String::new(), names)
 }
 
-fn tell(
-    plan: &Plan,
-    report: &Report,
-    took: Duration,
-    calls: u64,
-    format: Format,
-) -> Outcome {
+fn tell(plan: &Plan, report: &Report, took: Duration, calls: u64, format: Format) -> Outcome {
     print_result(plan, report, took, calls, format)?;
     for failure in trouble_failures(&report.failed, &|_| None) {
         failure.print();

@@ -124,9 +124,17 @@ mod tests {
             ("berth get --sandbox", "to see all of them:   berth kinds", "to see all of them:   berth kinds"),
             ("berth get --sandbox", "start it with `berth worker`", "start it with `berth worker`"),
             ("berth plan -f x --state a/b.db", "berth wait --all", "berth wait --all --state a/b.db"),
-            ("berth tasks list --context prod", "x:   berth tasks list CivoVpc/a", "x:   berth tasks list CivoVpc/a --context prod"),
+            (
+                "berth tasks list --context prod",
+                "x:   berth tasks list CivoVpc/a",
+                "x:   berth tasks list CivoVpc/a --context prod",
+            ),
             // There `--context` names the kubeconfig's.
-            ("berth get --context prod", "berth kubeconfig a/b --merge", "berth kubeconfig a/b --merge --berth-context prod"),
+            (
+                "berth get --context prod",
+                "berth kubeconfig a/b --merge",
+                "berth kubeconfig a/b --merge --berth-context prod",
+            ),
             ("berth key new --key-file ring", "next:   berth key rotate", "next:   berth key rotate --key-file ring"),
             ("berth token list --context prod", "berth token list", "berth token list --context prod"),
             ("berth kubeconfig a/b --merge --context x", "berth get", "berth get"),

@@ -126,6 +126,7 @@ pub async fn findings(catalog: &dyn Catalog, units: &[UnitState], drift: &Drift)
             stray: stray.id.clone(),
             apply: format!("apply would leave it alone; to delete it:   {}", stray.remove),
             refused: true,
+            declares: BTreeMap::new(),
         });
     }
     found

@@ -45,7 +45,8 @@ pub(crate) fn adoptable(mut trouble: Trouble, resource: &ResourceId) -> Trouble 
 /// The same, where the object turns out to be another resource's.
 pub fn managed_already(resource: &ResourceId, object: &str, owner: &ResourceId) -> Trouble {
     let class = Class::Taken { id: Some(object.to_owned()) };
-    let message = format!("the name that {resource} asks for is taken: {object} has it, which Berth manages already as {owner}");
+    let message =
+        format!("the name that {resource} asks for is taken: {object} has it, which Berth manages already as {owner}");
     Trouble::new(class, message)
         .help(format!("to look at it:   berth describe {owner}{}", owner.flags()))
         .help("to make another, change its name in the manifest")

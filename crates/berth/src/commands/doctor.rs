@@ -254,7 +254,9 @@ async fn simulated_clouds() -> Check {
     };
     let speed = &record.speed;
     match sandbox::answers(&record.civo_url).await && sandbox::answers(&record.digitalocean_url).await {
-        true => check(Health::Ok, format!("answers at {} and {}, speed {speed}", record.civo_url, record.digitalocean_url)),
+        true => {
+            check(Health::Ok, format!("answers at {} and {}, speed {speed}", record.civo_url, record.digitalocean_url))
+        }
         false => {
             let help = vec!["to end it:   berth sandbox --stop".into()];
             Check { help, ..check(Health::Failed, format!("process {} runs and does not answer", record.pid)) }

@@ -50,8 +50,9 @@ pub fn run(args: Args) -> Outcome {
     for text in &args.resources {
         let address = Address::parse(text, &scope)?;
         if !graph.nodes.iter().any(|id| address.matches(id)) {
-            return Err(Failure::new(format!("{address} is not among these resources"))
-                .help("to see all:   berth graph"));
+            return Err(
+                Failure::new(format!("{address} is not among these resources")).help("to see all:   berth graph")
+            );
         }
         addresses.push(address);
     }

@@ -210,9 +210,10 @@ async fn import(args: &Args, workspace: &Workspace, address: Option<Address>) ->
     let owners = workspace.store.owners(&choice.name, &org, &env).await?;
     if let Some(own) = owners.first().filter(|_| !owners.contains(&identity)) {
         let trouble = other_account(&choice.name, own, &identity);
-        return Err(trouble.help.iter().fold(Failure::new(trouble.message.clone()), |failure, line| {
-            failure.help(line)
-        }));
+        return Err(trouble
+            .help
+            .iter()
+            .fold(Failure::new(trouble.message.clone()), |failure, line| failure.help(line)));
     }
 
     let mut left_out = Vec::new();

@@ -296,12 +296,14 @@ fn retire(id: &str, database: &DatabaseArgs, yes: bool) -> Outcome {
     let Some(name) = ring.name_of(id).map(str::to_owned) else { return Err(unknown(id, &ring, &place)) };
     let state = options.location.to_string();
     let Some(rest) = ring.without(&name) else {
-        return Err(Failure::new(format!("{name} is the only key of the ring")).help("to add another one:   berth key new"));
+        return Err(
+            Failure::new(format!("{name} is the only key of the ring")).help("to add another one:   berth key new")
+        );
     };
     if ring.ids()[0] == name {
-        return Err(Failure::new(format!("{name} is the key that seals")).help(
-            "to make another one the first:   berth key use ID",
-        ).help("then, to seal everything with it:   berth key rotate"));
+        return Err(Failure::new(format!("{name} is the key that seals"))
+            .help("to make another one the first:   berth key use ID")
+            .help("then, to seal everything with it:   berth key rotate"));
     }
     let counts = block_on(Threads::Two, async {
         let store = Store::open(options).await?;

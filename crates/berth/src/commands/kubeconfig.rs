@@ -293,7 +293,9 @@ fn merge_into(args: &Args, owner: Owner, kubeconfig: &str) -> Outcome {
     anstream::eprintln!("context {name} is in {place}, and the current one");
     if args.workspace.sandbox.sandbox && sandbox::recorded(&project::folder()?).is_none() {
         anstream::eprintln!("  no sandbox is running, so nothing answers there");
-        anstream::eprintln!("  to start one, and then merge again, since its address may be another:   berth sandbox --background");
+        anstream::eprintln!(
+            "  to start one, and then merge again, since its address may be another:   berth sandbox --background"
+        );
     } else {
         anstream::eprintln!("  to try it:   kubectl get nodes");
     }

@@ -3,13 +3,13 @@
 use crate::carry_out::{is_protected as is_protected_here, make_plan};
 use crate::cli::{Threads, block_on};
 use crate::confirm::RecreateArgs;
-use crate::contexts::Target;
 use crate::confirm::protected;
+use crate::contexts::Target;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::files::FileArgs;
 use crate::manifests::Loaded;
-use crate::place::complete;
 use crate::output::{self, OutputArgs};
+use crate::place::complete;
 use crate::remote::carry_out::{is_protected, known_before, make_plan as make_server_plan, print_verdicts};
 use crate::remote::saved::SavedServerPlan;
 use crate::remote::{Remote, Which};

@@ -115,16 +115,14 @@ civoCredential: {apiToken: from-the-file}
     let mut command = project.command(&["apply", "--stack-input", "stack.yaml", "--yes"]);
     let run = Run::from_output(command.env_remove("CIVO_TOKEN").output().expect("berth runs"), project.path()).is(0);
     assert!(run.stderr.contains("1 resource Ready"), "{run}");
-    // Without them, the account that is named has to be there.
-    project.write("bare.yaml", input.split("civoCredential:").next().expect("the target"));
-    let refused = project.berth(&["apply", "--stack-input", "bare.yaml", "--yes"]).is(1);
-    assert!(refused.stderr.contains("names the account `main`"), "{refused}");
 }
 
 #[test]
 fn an_org_that_differs_is_named() {
-    let cluster = SHOP.split("---").nth(1).expect("the cluster").replace("  name: shop\n", "  name: shop\n  org: acme\n");
-    let net = SHOP.split("---").next().expect("the network").replace("  name: shop-net\n", "  name: shop-net\n  org: shop\n");
+    let cluster =
+        SHOP.split("---").nth(1).expect("the cluster").replace("  name: shop\n", "  name: shop\n  org: acme\n");
+    let net =
+        SHOP.split("---").next().expect("the network").replace("  name: shop-net\n", "  name: shop-net\n  org: shop\n");
     let project = Project::new(&[("net.yaml", &net), ("cluster.yaml", &cluster)]);
     let refused = project.berth(&["validate", "-f", "."]).is(1);
     assert!(refused.stderr.contains("nothing named `shop-net` of kind CivoVpc in org acme"), "{refused}");

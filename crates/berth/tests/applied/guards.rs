@@ -69,9 +69,8 @@ fn policies_hold_on_a_laptop_too() {
 
 #[test]
 fn a_plan_tells_about_protection() {
-    let kept = |region: &str| {
-        net(region).replace("env: prod}", "env: prod, annotations: {berth.dev/protect: \"true\"}}")
-    };
+    let kept =
+        |region: &str| net(region).replace("env: prod}", "env: prod, annotations: {berth.dev/protect: \"true\"}}");
     let project = Project::applied(&[("net.yaml", &kept("fra1"))]);
     project.write("net.yaml", &kept("nyc1"));
     let plan = project.berth(&["plan", "-f", "net.yaml"]).is(1);

@@ -95,7 +95,10 @@ spec:
     let text = project.read("web.yaml");
     assert!(text.contains("portRange: \"443\"") && !text.contains("portRange: \"80\""), "{text}");
     assert!(text.contains("outboundRules:") && text.contains("10.0.0.0/8") && text.contains("label: dns"), "{text}");
-    assert!(text.starts_with("# Who may come in.\n") && text.contains("  tags: [web]\n"), "the rest is as it was: {text}");
+    assert!(
+        text.starts_with("# Who may come in.\n") && text.contains("  tags: [web]\n"),
+        "the rest is as it was: {text}"
+    );
     project.berth(&["drift"]).is(0);
     project.berth(&["plan", "-f", ".", "--detailed-exitcode"]).is(0);
     assert_eq!(rules(&project).as_array().map(Vec::len), Some(2), "nothing was changed in the cloud");
@@ -126,7 +129,9 @@ fn estimates_are_for_the_speed_of_the_clouds() {
     let typical = |args: &[&str]| -> Vec<u64> {
         let plan: Value = serde_json::from_str(&simulated(&project, args).is(0).stdout).expect("JSON");
         let all = plan["resources"].as_array().expect("resources").clone();
-        all.iter().filter_map(|one| one["typicalSeconds"].as_u64().or_else(|| one["typical_seconds"].as_u64())).collect()
+        all.iter()
+            .filter_map(|one| one["typicalSeconds"].as_u64().or_else(|| one["typical_seconds"].as_u64()))
+            .collect()
     };
     let real = typical(&["plan", "-f", ".", "--sandbox", "-o", "json"]);
     assert!(real.iter().any(|seconds| *seconds > 60), "{real:?}");

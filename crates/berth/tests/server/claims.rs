@@ -41,7 +41,9 @@ fn every_claim_about_protection_names_its_tests() {
     let mut parties = 0;
     for section in page.split("\n### ").skip(1) {
         parties += 1;
-        let rows = section.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| claim") && !line.contains("---"));
+        let rows = section
+            .lines()
+            .filter(|line| line.starts_with("| ") && !line.starts_with("| claim") && !line.contains("---"));
         let mut claims = 0;
         for row in rows {
             claims += 1;

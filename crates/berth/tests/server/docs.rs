@@ -119,7 +119,10 @@ fn every_block_of_the_documents_says_how_it_is_run() {
             Some(("run", place)) if ["laptop", "sandbox", "server"].contains(&place.trim_end_matches(", serves")) => {}
             Some(("run", place)) => {
                 let name = place.strip_prefix("elsewhere, ").unwrap_or_else(|| panic!("{place}: `{}`", block.mark));
-                assert!(crate::claims::tests().iter().any(|test| test.contains(name)), "{place}: no test is named `{name}`");
+                assert!(
+                    crate::claims::tests().iter().any(|test| test.contains(name)),
+                    "{place}: no test is named `{name}`"
+                );
             }
             Some(("not run", why)) if why.len() > 20 => not_run.push(place),
             _ => panic!("{place}: a comment before the block says how it is run, not `{}`", block.mark),
@@ -171,10 +174,12 @@ fn the_documents_commands_work_with_a_server() {
     let (_server, _) = started(here, &serve, "berth login");
     let put = |name: &str, text: &str| std::fs::write(here.join(name), text).unwrap();
     put("passphrase.txt", "a passphrase that nobody guesses\n");
-    put("net.yaml", "apiVersion: civo.berth.dev/v1\nkind: CivoVpc\nmetadata: {name: net}\nspec: {networkName: net, region: fra1}\n");
-    let login = format!(
-        "berth login https://127.0.0.1:{port} --ca berth-server/ca.pem --token-file berth-server/admin.token"
+    put(
+        "net.yaml",
+        "apiVersion: civo.berth.dev/v1\nkind: CivoVpc\nmetadata: {name: net}\nspec: {networkName: net, region: fra1}\n",
     );
+    let login =
+        format!("berth login https://127.0.0.1:{port} --ca berth-server/ca.pem --token-file berth-server/admin.token");
     let output = shell(here, &login).output().unwrap();
     assert!(output.status.success(), "{}", said(&output));
     let edit = |line: String| line.replace("7443", &port);
@@ -196,7 +201,8 @@ fn the_documents_commands_work_with_a_server() {
 /// A worker says nothing when all is well; the server lists it.
 fn until_listed(folder: &Path) {
     for _ in 0..200 {
-        let output = shell(folder, "berth workers -o json | jq -e 'map(select(.services | length > 0)) | length > 0'").output();
+        let output =
+            shell(folder, "berth workers -o json | jq -e 'map(select(.services | length > 0)) | length > 0'").output();
         if output.unwrap().status.success() {
             return;
         }

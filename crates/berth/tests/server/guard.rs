@@ -259,9 +259,9 @@ async fn commands_printed_by_guards_work_for_those_they_are_for() {
         std::fs::write(alice.folder.join("slow.yaml"), text).unwrap();
         alice.berth(&["apply", "-f", "slow.yaml", "--yes", "--timeout", "1s"]).ends(1, &["the server goes on with"])
     };
-    alice.berth(&words(&after(&slow("one").text, "to stop it:"))).ends(0, &["stops after the call in flight"]);
     root.berth(&["delete", "civovpc/net", "--env", "dev", "--yes"]).ends(0, &[]);
     alice.berth(&words(&after(&slow("two").text, "to follow it:"))).ends(0, &[]);
+    alice.berth(&words(&after(&slow("one").text, "to stop it:"))).ends(0, &["stops after the call in flight"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -280,7 +280,9 @@ async fn the_same_apply_again_says_that_it_waits() {
 
     // Whoever says so stays until it was approved and carried out.
     let stays = std::thread::spawn(move || {
-        alice.berth(&["apply", "-f", "given.yaml", "--yes", "--wait"]).ends(0, &["waits for approval", "1 resource Ready"]);
+        alice
+            .berth(&["apply", "-f", "given.yaml", "--yes", "--wait"])
+            .ends(0, &["waits for approval", "1 resource Ready"]);
         alice
     });
     std::thread::sleep(std::time::Duration::from_secs(2));
@@ -322,7 +324,8 @@ async fn a_plan_that_would_be_refused_says_so() {
         text.replace("env: dev}", "env: dev, annotations: {berth.dev/protect: \"true\"}}")
     };
     root.apply(&kept("fra1")).ends(0, &[]);
-    let refused = plan(&kept("nyc1")).ends(1, &["CivoVpc/net is protected: it may not be replaced", "berth.dev/protect"]);
+    let refused =
+        plan(&kept("nyc1")).ends(1, &["CivoVpc/net is protected: it may not be replaced", "berth.dev/protect"]);
     assert!(!refused.text.contains("berth apply"), "{}", refused.text);
 }
 

@@ -162,7 +162,10 @@ async fn commands_printed_about_what_changed_outside_work() {
 
         // A name that is taken: by something else, and by what is managed under another name.
         civo("POST", "networks", json!({"label": "old", "region": "FRA1"}));
-        here.write("old.yaml", &NET.replace("name: net,", "name: mine,").replace("networkName: net", "networkName: old"));
+        here.write(
+            "old.yaml",
+            &NET.replace("name: net,", "name: mine,").replace("networkName: net", "networkName: old"),
+        );
         let taken = here.ends("berth apply -f old.yaml --yes", 1);
         assert!(taken.contains("not managed by Berth"), "{taken}");
         here.works(&after(&taken, "to adopt it:"));

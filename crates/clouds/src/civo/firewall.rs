@@ -68,10 +68,12 @@ impl Handler for FirewallHandler {
 
     fn declares(&self, field: &str, found: &Value) -> BTreeMap<String, Value> {
         let lines = found.as_array().filter(|_| field == "rules").into_iter().flatten();
-        let Some(rules) = lines.map(|line| line.as_str().and_then(Rule::from_line)).collect::<Option<Vec<Rule>>>() else {
+        let Some(rules) = lines.map(|line| line.as_str().and_then(Rule::from_line)).collect::<Option<Vec<Rule>>>()
+        else {
             return BTreeMap::new();
         };
-        let written = |inbound: bool| -> Value { rules.iter().filter(|r| r.inbound == inbound).map(Rule::to_spec).collect() };
+        let written =
+            |inbound: bool| -> Value { rules.iter().filter(|r| r.inbound == inbound).map(Rule::to_spec).collect() };
         match field {
             "rules" => BTreeMap::from([
                 ("inbound_rules".to_owned(), written(true)),

@@ -129,7 +129,8 @@ fn network(network: &Network, region: &str) -> Raised {
 
 fn firewall(firewall: &Firewall, region: &str) -> Raised {
     let rules: Vec<Rule> = firewall.rules.iter().flatten().map(Rule::from_civo).collect();
-    let written = |inbound: bool| -> Vec<Value> { rules.iter().filter(|r| r.inbound == inbound).map(Rule::to_spec).collect() };
+    let written =
+        |inbound: bool| -> Vec<Value> { rules.iter().filter(|r| r.inbound == inbound).map(Rule::to_spec).collect() };
     let mut spec = json!({"name": firewall.name, "networkId": {"value": firewall.network_id}, "region": region});
     for (name, rules) in [("inboundRules", written(true)), ("outboundRules", written(false))] {
         if !rules.is_empty() {
@@ -145,7 +146,6 @@ fn firewall(firewall: &Firewall, region: &str) -> Raised {
         links: vec![("networkId".into(), "CivoVpc".into(), firewall.network_id.clone())],
     }
 }
-
 
 fn cluster(cluster: &Cluster, region: &str) -> Raised {
     let views = pools::views(cluster);

@@ -268,8 +268,12 @@ mod tests {
 
     #[test]
     fn a_simulated_cloud_gets_no_real_token() {
-        let simulated =
-            Simulated { civo_url: "http://127.0.0.1:1".into(), digitalocean_url: String::new(), token: None, pace: 1.0 };
+        let simulated = Simulated {
+            civo_url: "http://127.0.0.1:1".into(),
+            digitalocean_url: String::new(),
+            token: None,
+            pace: 1.0,
+        };
         let means = Means { simulated: Some(simulated), ..Means::default() };
         let got = means.credentials(&row(TokenFrom::Sealed, None), Some(SecretString::from("real"))).unwrap();
         assert_eq!(got.token.expose_secret(), "sandbox");

@@ -287,7 +287,8 @@ impl Worker {
                         self.give_back(answer.tasks).await;
                         return Err(WorkerError::Unwelcome(fault));
                     }
-                    let clouds = answer.simulated.map(|at| Simulated::at(&at.urls, self.config.sandbox_token.clone(), at.pace));
+                    let clouds =
+                        answer.simulated.map(|at| Simulated::at(&at.urls, self.config.sandbox_token.clone(), at.pace));
                     let began = asked.after(Duration::from_millis(answer.waited_ms.into()).min(asked.elapsed()));
                     for task in answer.tasks {
                         self.clone().begin(task, began, changes, clouds.clone());

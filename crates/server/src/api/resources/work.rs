@@ -153,7 +153,8 @@ async fn in_the_way(shared: &Shared, result: &mut PlanResult) -> Result<(), Faul
                 continue;
             }
             let id = resource.id.clone();
-            let message = format!("{id} cannot be replaced while {child} uses it: a server changes one resource at a time");
+            let message =
+                format!("{id} cannot be replaced while {child} uses it: a server changes one resource at a time");
             let help = vec![
                 "to keep it, leave it as it is and declare a second one beside it".into(),
                 format!(
