@@ -3,7 +3,6 @@
 use crate::digitalocean::words::{DigitalOceanWords, cluster_overdue, pool_overdue, taken};
 use crate::http::{Dialect, Refusal};
 use berth_engine::handler::Class;
-use berth_engine::unit::Props;
 use serde_json::json;
 
 fn class(status: u16, words: &str) -> Option<Class> {
