@@ -177,6 +177,7 @@ const MESSAGES: &[(&str, &str, How)] = &[
     ("server/src/client.rs", "`berth server`", Not("the program that answers, told in a sentence")),
     ("server/src/client.rs", "log in:   berth login {}", Form),
     ("server/src/client.rs", "berth login {} --ca FILE", Form),
+    ("server/src/fault.rs", "log in again:   berth login", Form),
     ("server/src/rest/openapi.rs", "`berth token create`", Not("a description in the OpenAPI document")),
     ("server/src/saved_plan.rs", "berth plan -f FILE --out PLAN", Form),
     ("server/src/tasks/wait.rs", "see `berth tasks`", Not("it tells where more is to be seen")),
