@@ -89,13 +89,16 @@ fn background_stays_until_it_is_stopped() {
 
 #[test]
 fn faults_do_not_hide_the_sandbox_from_commands() {
-    for fault in ["drop-before", "503", "hold-before", "delay=1m"] {
+    let vpc =
+        "apiVersion: digitalocean.berth.dev/v1\nkind: DigitalOceanVpc\nmetadata: {name: net}\nspec: {region: fra1}\n";
+    for fault in ["civo drop-before", "civo hold-before", "civo delay=1m"] {
         let project = Project::new();
         let _stop = Stop(&project);
         let mut args = vec!["sandbox", "--background", "--speed", "max", "--fail", fault];
         args.extend(ANY);
         project.berth(&args).ok();
-        project.berth(&["get", "--sandbox"]).ok();
+        project.write("net.yaml", vpc);
+        project.berth(&["apply", "-f", "net.yaml", "--yes", "--sandbox"]).ok();
         let again = project.berth(&args).failed();
         assert!(again.stderr.contains("has a sandbox running"), "{fault}: {again}");
     }
