@@ -74,7 +74,7 @@ impl Encoder<'_> {
             unit_type: unit.unit_type.clone(),
             scope: unit.scope.clone(),
             account: unit.account.clone(),
-            identity: unit.identity.as_ref().map(|identity| identity.text().to_owned()).unwrap_or_default(),
+            identity: unit.identity.as_ref().map(|identity| cut(identity.text().to_owned())).unwrap_or_default(),
             object_id: unit.id.clone(),
             deposed: unit.deposed,
             ready: unit.ready,

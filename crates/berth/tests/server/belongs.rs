@@ -101,7 +101,7 @@ async fn a_worker_with_other_credentials_looks_at_nothing_and_makes_nothing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_account_is_moved_by_an_admin_and_what_is_missing_is_made_there() {
-    let mut plane = Plane::start(Setup::default()).await;
+    let mut plane = Plane::start(Setup { postgres: true, ..Setup::default() }).await;
     let other = elsewhere().await;
     let others = account(&other).await;
     plane.apply(&networks(2, "")).await;
@@ -165,7 +165,7 @@ async fn repairs_are_held_when_much_is_gone_at_once() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_goes_one_by_one_is_counted_together() {
-    let plane = Plane::start(Setup::default()).await;
+    let plane = Plane::start(Setup { postgres: true, ..Setup::default() }).await;
     plane.apply(&networks(6, "")).await;
     plane.until_ready().await;
     let client = plane.client(0).await;
