@@ -25,5 +25,6 @@ mod search;
 mod secrets;
 mod traces;
 mod typed;
+mod versions;
 mod watch;
 mod work;

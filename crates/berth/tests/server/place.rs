@@ -28,7 +28,12 @@ pub struct Run {
 
 /// The binary with nothing of the user's environment.
 fn berth(folder: &Path, args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_berth"));
+    program(Path::new(env!("CARGO_BIN_EXE_berth")), folder, args)
+}
+
+/// Any version's binary, likewise.
+pub fn program(berth: &Path, folder: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(berth);
     command.args(args).current_dir(folder).env_clear();
     command.env("PATH", "/nonexistent").env("HOME", folder).env("XDG_DATA_HOME", folder.join("data"));
     command
@@ -70,9 +75,12 @@ impl Server {
     }
 
     fn run(dir: Arc<TempDir>, more: &[&str]) -> Self {
-        let mut args = vec!["server", "--listen", "127.0.0.1:0"];
-        args.extend(more);
-        let mut command = berth(dir.path(), &args);
+        Self::run_command(dir.clone(), berth(dir.path(), &[]), more)
+    }
+
+    /// Of any version, with an environment of its own.
+    pub fn run_command(dir: Arc<TempDir>, mut command: Command, more: &[&str]) -> Self {
+        command.args(["server", "--listen", "127.0.0.1:0"]).args(more);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().expect("the server starts");
         let stdout = BufReader::new(child.stdout.take().expect("its output"));
         let (send, lines) = mpsc::channel();
@@ -100,6 +108,11 @@ impl Server {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("it runs");
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("Linux says so");
         line.trim().trim_end_matches("kB").trim().parse().expect("a number")
+    }
+
+    /// What `berth login` takes, in the server's folder.
+    pub fn login(&self) -> &[String] {
+        &self.login
     }
 
     /// Lets it end in order. Its folder stays.

@@ -89,7 +89,8 @@ async fn waiting(server: &Server, token: &str, name: &str) -> Value {
         let leased = control.lease(ask, Timestamp::now()).await.unwrap().pop();
         if let Some(leased) = leased.filter(|leased| leased.task.resource.as_ref().is_some_and(|id| id.name == name)) {
             let decision = PlanDecision::AwaitApproval;
-            let plan = SubmittedPlan { text: "{\"resources\":[]}".into(), digest: "d".into(), ..SubmittedPlan::default() };
+            let plan =
+                SubmittedPlan { text: "{\"resources\":[]}".into(), digest: "d".into(), ..SubmittedPlan::default() };
             control.submit_plan(&leased.held, plan, decision, Timestamp::now()).await.unwrap();
             return json!({"kind": "CivoVpc", "name": name, "digest": "d"});
         }
