@@ -102,7 +102,7 @@ async fn a_protected_environment_waits_for_somebody_else() {
     alice.apply(&net("prod", "fra1", "shop")).ends(2, &["CivoVpc/net waits for approval"]);
     assert!(plane.names("civo.network").is_empty(), "nothing is made before");
     let approve = ["approve", "civovpc/net", "--env", "prod", "--yes"];
-    alice.berth(&approve).ends(1, &["token:alice applied this: somebody else must approve it"]);
+    alice.berth(&approve).ends(1, &["token:alice applied CivoVpc/net: somebody else must approve it"]);
     bob.berth(&["approve", "civovpc/net", "--env", "prod", "--yes", "--digest", "0000"]).ends(1, &["another plan"]);
     bob.berth(&approve).ends(0, &["CivoVpc/net is approved"]);
     alice.berth(&["wait", "civovpc/net", "--env", "prod"]).ends(0, &[]);
