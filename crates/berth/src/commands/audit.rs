@@ -17,7 +17,7 @@ const PAGE: u32 = 1000;
 /// Show who did what, and check that nothing was taken from the log
 #[derive(clap::Args, Debug)]
 #[command(
-    before_help = "Examples:\n  berth audit list --actor oidc:alice@example.com\n  berth audit head >> kept-heads\n  berth audit verify --since kept-heads",
+    before_help = "Examples:\n  berth audit list --actor oidc:alice@example.com\n  berth audit verify --since kept-heads",
     args_conflicts_with_subcommands = true
 )]
 pub struct Args {

@@ -28,7 +28,6 @@ refused! {
     text_for_a_block: cluster("  defaultNodePool:\n    size: g4s.kube.medium\n    nodeCount: 3\n", "  defaultNodePool: small\n");
     number_for_text: cluster("clusterName: shop-k8s", "clusterName: 12");
     version_as_a_number: cluster("kubernetesVersion: 1.30.5-k3s1", "kubernetesVersion: 1.30");
-    wrong_case_of_an_enum: cluster("region: fra1", "region: FRA1");
     unknown_enum_value: cluster("region: fra1", "region: mars1");
     tabs: cluster("  clusterName", "\tclusterName");
     rule_broken: cluster("nodeCount: 3", "nodeCount: 0");
