@@ -141,11 +141,10 @@ spec: {name: web, inboundRules: [{protocol: udp}], tags: [a]}
 #[test]
 fn a_list_is_written_in_the_style_of_its_place() {
     let rule = json!({"protocol": "tcp", "cidrs": ["10.0.0.0/8"], "portRange": "8000-9000"});
-    let line = r#"{cidrs: ["10.0.0.0/8"], portRange: "8000-9000", protocol: tcp}"#;
+    let line = "    - {cidrs: [10.0.0.0/8], portRange: 8000-9000, protocol: tcp}";
     let out = set_list(RULES, 0, "spec.inbound_rules", std::slice::from_ref(&rule)).unwrap();
     let written = out.lines().find(|written| written.contains("8000-9000")).unwrap();
-    assert!(written.starts_with("    - {"), "{out}");
-    assert_eq!(written.len(), line.len() + 6, "{written} against {line}");
+    assert_eq!(written, line, "{out}");
     assert!(out.starts_with("# before\n") && out.contains("  # between\n  tags: [a, b] # after\n"), "{out}");
     assert!(!out.contains("443") && out.ends_with(RULES.split("---").nth(1).unwrap()), "{out}");
 

@@ -275,8 +275,13 @@ mod tests {
     #[test]
     fn places_are_given_back() {
         let places = places(16, 100);
-        let known: Vec<_> = (0..places.known_max).map(|n| places.enter(address(n as u32))).collect();
-        assert!(known.iter().all(|place| place.settle()));
+        let known: Vec<_> = (0..places.known_max)
+            .map(|n| {
+                let place = places.enter(address(n as u32));
+                assert!(place.settle());
+                place
+            })
+            .collect();
         let late = places.enter(address(1));
         assert!(!late.settle(), "there are no more");
         drop(known);
