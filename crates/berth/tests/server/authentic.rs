@@ -145,7 +145,8 @@ fn only_state(folder: &Path) -> std::path::PathBuf {
 fn rewrite(database: &Path, change: &str) {
     sql(database, &[change]);
     let mut previous = String::new();
-    for row in rows(database, "SELECT id, at, actor, action, target, detail, outcome FROM audit ORDER BY id") {
+    for row in rows(database, "SELECT id, at, actor, action, target, detail, outcome, actor_id FROM audit ORDER BY id")
+    {
         let mut sha = Sha256::new();
         let mut feed = |part: &[u8]| {
             sha.update((part.len() as u64).to_le_bytes());
@@ -153,7 +154,7 @@ fn rewrite(database: &Path, change: &str) {
         };
         feed(previous.as_bytes());
         row[..2].iter().for_each(|number| feed(&number.parse::<i64>().unwrap().to_le_bytes()));
-        row[2..].iter().for_each(|text| feed(text.as_bytes()));
+        row[2..7].iter().chain(row[7..].iter().filter(|id| !id.is_empty())).for_each(|text| feed(text.as_bytes()));
         previous = sha.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
         sql(database, &[&format!("UPDATE audit SET hash = '{previous}' WHERE id = {}", row[0])]);
     }
