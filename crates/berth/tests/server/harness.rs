@@ -281,8 +281,7 @@ impl Plane {
     pub async fn digitalocean_account(&self) {
         let text = format!(
             "apiVersion: byoc.berth.dev/v1\nkind: Account\nmetadata: {{name: digitalocean}}\nspec:\n  provider: digitalocean\n  \
-             requestsPerSecond: 10000\n  digitalocean: {{token: {{value: {CLOUD_TOKEN}}}, apiUrl: \"{}\"}}\n",
-            self.sandbox.digitalocean_url()
+             requestsPerSecond: 10000\n  digitalocean: {{token: {{value: {CLOUD_TOKEN}}}}}\n"
         );
         self.apply(&text).await;
     }

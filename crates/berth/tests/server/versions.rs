@@ -70,7 +70,10 @@ fn a_laptops_state_opens_and_plans_empty() {
     before(&backup, &[]).ok();
 
     let shown = before(&["get", "--sandbox", "-o", "json"], &[]).ok().json();
-    now(&["plan", "--sandbox", "--detailed-exitcode"], &FILES).ok();
+    now(&["plan", "--sandbox", "--detailed-exitcode"], &FILES[..4]).ok();
+    // Whether a token in a manifest is the stored one is not looked up for a plan on a laptop: an Account is written again.
+    let own = now(&["plan", "--sandbox", "-f", "account.yaml", "-o", "json"], &[]).ok().json();
+    assert_eq!(own["summary"], serde_json::json!({"unchanged": 1, "update": 1}), "{own}");
     let shown_now = now(&["get", "--sandbox", "-o", "json"], &[]).ok().json();
     let ids = |all: &serde_json::Value| {
         let one = |r: &serde_json::Value| format!("{} {} {}", r["kind"], r["metadata"]["name"], r["status"]["ready"]);
@@ -78,7 +81,7 @@ fn a_laptops_state_opens_and_plans_empty() {
     };
     assert_eq!(ids(&shown), ids(&shown_now));
     now(&["drift", "--sandbox"], &[]).ok();
-    now(&["apply", "--sandbox", "--speed", "max", "--yes"], &FILES).ok().says("nothing to do");
+    now(&["apply", "--sandbox", "--speed", "max", "--yes"], &FILES[..4]).ok().says("nothing to do");
 
     // Nothing says who wrote an old plan.
     for plan in ["empty.plan", "more.plan"] {

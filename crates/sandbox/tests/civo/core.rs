@@ -68,7 +68,7 @@ async fn calls_are_counted_and_the_ledger_keeps_what_lives() {
     cloud.get("/v2/networks").await;
     cloud.delete(&format!("/v2/networks/{network}")).await;
     let calls = cloud.admin("calls").await;
-    assert_eq!(calls, json!({"total": 4, "mutating": 2, "by_method": {"GET": 2, "POST": 1, "DELETE": 1}}));
+    assert_eq!(calls, json!({"total": 4, "mutating": 2, "late": 0, "by_method": {"GET": 2, "POST": 1, "DELETE": 1}}));
     cloud.send(cloud.http.post(format!("{}/_sandbox/calls/reset", cloud.url))).await;
     assert_eq!(cloud.admin("calls").await["total"], 0);
 

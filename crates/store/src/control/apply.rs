@@ -25,7 +25,7 @@ const LABELS_BYTES_MAX: usize = 64 << 10;
 
 static LOOK: Multi = Multi::new(
     "SELECT v.n, r.generation, r.digest, r.deleting, r.state, r.observed_generation, r.account, r.service, \
-     r.allow_replace, r.allow_data_loss, r.drift_every, r.allow_recreate FROM {rows} \
+     r.allow_replace, r.allow_data_loss, r.drift_every, r.allow_recreate, r.applied_id FROM {rows} \
      JOIN resources r ON r.kind = v.kind AND r.name = v.name AND r.org = v.org AND r.env = v.env",
     NUMBERED,
 );
@@ -287,6 +287,8 @@ struct Stored {
     allow_data_loss: bool,
     allow_recreate: bool,
     drift_every: Option<i64>,
+    /// Known by name alone, as an earlier version left it: whoever applies it again is the author then.
+    nameless: bool,
 }
 
 #[async_trait]
@@ -390,6 +392,7 @@ async fn apply_round(ops: &[&ApplyOp], round: &[usize], answers: &mut Answers, t
                     }
                     let flags = stored_flags != (row.allow_replace, row.allow_data_loss, row.allow_recreate);
                     let differs = flags
+                        || stored.nameless && !row.applied_id.is_empty()
                         || stored.account != wanted.account
                         || stored.service != wanted.service
                         || stored.drift_every != wanted.drift_every;
@@ -471,6 +474,7 @@ async fn look(all: &[(usize, &Wanted)], tx: &mut Tx<'_>) -> Result<HashMap<usize
             allow_data_loss: row.get(9)?,
             drift_every: row.get(10)?,
             allow_recreate: row.get(11)?,
+            nameless: row.get::<String>(12)?.is_empty(),
         };
         stored.insert(usize::try_from(row.get::<i64>(0)?).unwrap_or(0), found);
     }

@@ -231,7 +231,7 @@ async fn everything_moves_to_another_database(place: Place) {
         let mut told = Vec::new();
         let progress = |progress: berth_store::BackupProgress<'_>| told.push((progress.rows, progress.rows_in_all));
         let done = restore(&backup[..], &identity, into(&target.address, &ring, false), progress).await.unwrap();
-        assert_eq!((done.rows, done.secrets), (before.len() as u64, 11));
+        assert_eq!((done.rows, done.secrets), (before.len() as u64, 13));
         assert_eq!(done.source, if place.is_sqlite() { "sqlite" } else { "postgres" });
         assert_eq!(done.keys_written.as_deref(), Some(ring.as_path()));
         assert_eq!(told.last(), Some(&(done.rows, done.rows)));
