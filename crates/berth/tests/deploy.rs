@@ -95,7 +95,7 @@ impl Drop for Server {
 async fn metrics_of_alerts_and_docs_are_shown_by_a_server() {
     let folder = tempfile::tempdir().unwrap();
     let child = berth()
-        .args(["server", "--listen", "127.0.0.1:0", "--sandbox", "--speed", "60"])
+        .args(["server", "--listen", "127.0.0.1:0", "--sandbox", "--speed", "60", "--audit-head-file", "heads"])
         .current_dir(folder.path())
         .env("BERTH_CONFIG", folder.path().join("contexts.yaml"))
         .env_remove("BERTH_DB")

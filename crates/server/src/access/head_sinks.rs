@@ -225,6 +225,9 @@ async fn deliver(
     stop: CancellationToken,
 ) {
     let sink = Sink { sink: place.name() };
+    // Shown from the start, so that an alert on it is not silent until the first failure.
+    drop(metrics.audit_head_failures.get_or_create(&sink));
+    drop(metrics.audit_head_offered.get_or_create(&sink));
     let mut pause = PAUSE.0;
     loop {
         let head = heads.borrow_and_update().clone();
