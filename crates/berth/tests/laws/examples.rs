@@ -41,8 +41,8 @@ impl Example {
         Self { path: path.display().to_string(), manifests, cloud, project: Project::new() }
     }
 
-    pub fn apply_args(&self) -> [&str; 5] {
-        ["apply", "-f", &self.path, "--yes", "--allow-replace"]
+    pub fn apply_args(&self) -> [&str; 6] {
+        ["apply", "-f", &self.path, "--yes", "--allow-replace", "--allow-recreate"]
     }
 
     /// The cloud holds what is declared, and a plan says so.
