@@ -58,13 +58,19 @@ impl Search {
         }
     }
 
-    /// Also while it is written beside its place, `NAME.….new`, to be moved there whole.
+    /// Also while it is written beside its place, as `NAME.….new` or `.NAME.PID`, to be moved there whole.
     fn is_known(&self, path: &Path) -> bool {
         let half = |known: &PathBuf| {
             let text = path.to_str()?.strip_prefix(known.to_str()?)?;
             Some(text.starts_with('.') && text.ends_with(".new") && !text.contains('/'))
         };
-        self.known.iter().any(|known| known == path || half(known) == Some(true))
+        let hidden = |known: &PathBuf| {
+            let text = path.file_name()?.to_str()?.strip_prefix('.')?.strip_prefix(known.file_name()?.to_str()?)?;
+            let pid = text.strip_prefix('.')?;
+            Some(path.parent() == known.parent() && !pid.is_empty() && pid.bytes().all(|byte| byte.is_ascii_digit()))
+        };
+        let is_half = |known: &PathBuf| half(known) == Some(true) || hidden(known) == Some(true);
+        self.known.iter().any(|known| known == path || is_half(known))
     }
 
     /// Every file below a folder. Files may come and go meanwhile.
