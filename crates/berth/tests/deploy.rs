@@ -134,8 +134,16 @@ async fn metrics_of_alerts_and_docs_are_shown_by_a_server() {
     }
     assert!(state.contains("\"state\":\"Ready\""), "{state}");
 
-    let shown = client.get(format!("{url}/metrics")).send().await.unwrap().error_for_status().unwrap();
-    let shown = shown.text().await.unwrap();
+    // The task's report follows the status that says Ready.
+    let mut shown = String::new();
+    for _ in 0..300 {
+        let answer = client.get(format!("{url}/metrics")).send().await.unwrap().error_for_status().unwrap();
+        shown = answer.text().await.unwrap();
+        if shown.contains("# TYPE berth_reports ") {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
     let families: BTreeSet<&str> =
         shown.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_whitespace().next()).collect();
 
