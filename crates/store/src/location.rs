@@ -74,6 +74,11 @@ impl Location {
     pub(crate) fn is_sqlite(&self) -> bool {
         matches!(self.0, Kind::Sqlite(_))
     }
+
+    /// Whether several servers may write to it at once: a file of SQLite's has one.
+    pub fn is_shared(&self) -> bool {
+        !self.is_sqlite()
+    }
 }
 
 impl FromStr for Location {

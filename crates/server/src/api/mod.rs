@@ -50,8 +50,7 @@ pub struct Shared {
 
 impl Shared {
     pub fn new(control: Control, config: Config, stop: CancellationToken) -> Self {
-        // A file of SQLite's has one server.
-        let alone = !control.store().location().to_string().starts_with("postgres");
+        let alone = !control.store().location().is_shared();
         let metrics = Metrics::default();
         let told = metrics.clone();
         control.observe_batches(Box::new(move |operations, took| told.wrote(operations, took)));
