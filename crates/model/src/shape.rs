@@ -64,6 +64,8 @@ pub struct Field {
     pub secret: bool,
     /// Taken in any case and kept as the rule spells it.
     pub any_case: bool,
+    /// A name of earlier manifests for another field.
+    pub older_name: bool,
     pub hint: String,
     pub example: String,
     inner: OnceLock<Option<&'static Shape>>,
@@ -192,6 +194,7 @@ impl Field {
             points_at: points_at.map(|to| (to.kind, to.path)),
             secret: flag(&extensions.secret),
             any_case: flag(&extensions.any_case),
+            older_name: flag(&extensions.older_name),
             hint: text(&extensions.hint),
             example: text(&extensions.example),
             inner: OnceLock::new(),
@@ -218,6 +221,7 @@ struct Extensions {
     hint: Option<ExtensionDescriptor>,
     example: Option<ExtensionDescriptor>,
     any_case: Option<ExtensionDescriptor>,
+    older_name: Option<ExtensionDescriptor>,
 }
 
 impl Extensions {
@@ -235,6 +239,7 @@ impl Extensions {
                 hint: named("berth.hint"),
                 example: named("berth.example"),
                 any_case: named("berth.any_case"),
+                older_name: named("berth.older_name"),
             }
         })
     }

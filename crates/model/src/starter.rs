@@ -81,7 +81,7 @@ impl Starter<'_> {
         let (on, rest): (Vec<&Field>, Vec<&Field>) =
             shape.fields.iter().partition(|field| self.is_on(shape, field, path));
         // An older name is read, and not taught.
-        let taught = |field: &&Field| !field.doc().starts_with("Older name");
+        let taught = |field: &&Field| !field.older_name;
         for field in on.into_iter().chain(rest).filter(taught) {
             self.field(shape, field, path, indent, off);
         }
