@@ -8,7 +8,7 @@ use crate::output::{self, Format};
 use crate::remote::{Remote, Which, convert};
 use crate::source::Source;
 use crate::{diagnostics, yaml};
-use berth_model::{Diagnostic, Graph, Manifest, ResourceId, Span, graph, parse};
+use berth_model::{Diagnostic, Graph, Manifest, ResourceId, Span, Unresolved, graph, parse};
 use berth_server::pb;
 use berth_store::{Filter, Options, Store, StoreError};
 use serde_json::{Value, json};
@@ -130,8 +130,7 @@ impl Loaded {
     fn sort(&mut self) {
         for mut problem in std::mem::take(&mut self.graph.diagnostics) {
             // What a broken file defines is missing only because the file is broken.
-            let begins_one = problem.help.iter().all(|help| help.contains("berth init"));
-            if problem.message.starts_with("nothing named") && begins_one && !self.unread.is_empty() {
+            if problem.unresolved == Some(Unresolved::NothingAlike) && !self.unread.is_empty() {
                 let files = self.unread.iter().take(3);
                 problem.help =
                     files.map(|file| format!("it may be meant to be in {file}, which gave no manifest")).collect();

@@ -36,6 +36,16 @@ pub struct Diagnostic {
     pub help: Vec<String>,
     /// The place holds a secret, or may: the line must not be shown.
     pub secret: bool,
+    /// It is a reference to a resource that is not there.
+    pub unresolved: Option<Unresolved>,
+}
+
+/// A reference to a resource that is not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unresolved {
+    /// Another resource may have been meant, and the help names it.
+    SomethingAlike,
+    NothingAlike,
 }
 
 impl Diagnostic {
@@ -49,6 +59,7 @@ impl Diagnostic {
             path: String::new(),
             help: Vec::new(),
             secret: false,
+            unresolved: None,
         }
     }
 

@@ -1,6 +1,6 @@
 //! Who needs whom: the graph that references make, its order, and what is wrong with it.
 
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, Unresolved};
 use crate::id::ResourceId;
 use crate::manifest::Manifest;
 use crate::refs::Ref;
@@ -167,6 +167,7 @@ fn nothing_there(from: &Manifest, to: &Ref, among: Option<(&[Manifest], &HashSet
     };
     let message = format!("nothing named `{}` of kind {}{scope} is here or already applied", target.name, target.kind);
     let mut problem = from.problem(&format!("spec.{}", to.field), message);
+    problem.unresolved = Some(Unresolved::NothingAlike);
     if let Some(span) = to.span {
         problem.span = Some(span);
     }
@@ -196,8 +197,12 @@ fn nothing_there(from: &Manifest, to: &Ref, among: Option<(&[Manifest], &HashSet
         let near = near.and_then(|near| same_kind().find(|id| id.name == near && id.env == target.env));
         match near {
             Some(other) => problem.help.push(format!("{other} {}", place(other))),
-            None => problem.help.push(format!("to begin one:   berth init {}", target.kind)),
+            None => {
+                problem.help.push(format!("to begin one:   berth init {}", target.kind));
+                return problem;
+            }
         }
     }
+    problem.unresolved = Some(Unresolved::SomethingAlike);
     problem
 }

@@ -34,7 +34,7 @@ mod validate;
 pub mod words;
 pub mod yaml;
 
-pub use diagnostic::{Diagnostic, Severity, Span};
+pub use diagnostic::{Diagnostic, Severity, Span, Unresolved};
 pub use edit::{EditError, set_list, set_scalar};
 pub use explain::{Explanation, NoSuchField, Row, TemplateRow, explain};
 pub use graph::{Graph, Need, graph};

@@ -56,7 +56,7 @@ pub async fn check(shared: &Shared, caller: &Principal, files: Vec<pb::ManifestF
     }
     let known = known(shared, caller, &manifests).await?;
     let joined = graph(&manifests, &known);
-    let missing = joined.diagnostics.iter().any(|problem| problem.message.starts_with("nothing named"));
+    let missing = joined.diagnostics.iter().any(|problem| problem.unresolved.is_some());
     let joined = if missing {
         let near = near(shared, caller, &manifests, known).await?;
         graph(&manifests, &near)
