@@ -197,10 +197,11 @@ impl Connection {
                     at("its certificate is not signed by the authority in the given CA file")
                         .help("`berth server` prints where its CA file is; a server that was set up anew has a new one")
                 }
-                CertificateError::UnknownIssuer => {
-                    at("its certificate is signed by an authority that is not known here")
+                CertificateError::UnknownIssuer => Fault {
+                    unknown_authority: true,
+                    ..at("its certificate is signed by an authority that is not known here")
                         .help(format!("give the authority's certificate:   berth login {} --ca FILE", self.url))
-                }
+                },
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => at(
                     "its certificate is for another name",
                 )

@@ -88,11 +88,21 @@ pub struct Fault {
     pub help: Vec<String>,
     pub problems: Vec<pb::Problem>,
     pub conflicts: Vec<pb::Conflict>,
+    /// The server's certificate is signed by an authority that this machine does not know. Never travels: the side that
+    /// connects finds it out.
+    pub unknown_authority: bool,
 }
 
 impl Fault {
     pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), help: Vec::new(), problems: Vec::new(), conflicts: Vec::new() }
+        Self {
+            code,
+            message: message.into(),
+            help: Vec::new(),
+            problems: Vec::new(),
+            conflicts: Vec::new(),
+            unknown_authority: false,
+        }
     }
 
     pub fn help(mut self, line: impl Into<String>) -> Self {
@@ -116,7 +126,7 @@ impl Fault {
             && let Some(code) = Code::named(&detail.code)
         {
             let pb::ErrorDetail { message, help, problems, conflicts, .. } = detail;
-            return Self { code, message, help, problems, conflicts };
+            return Self { help, problems, conflicts, ..Self::new(code, message) };
         }
         let code = CODES.iter().find(|row| row.3 == status.code()).map_or(Code::Internal, |row| row.0);
         Self::new(code, status.message())

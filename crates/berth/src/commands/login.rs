@@ -150,7 +150,7 @@ async fn signed_in(args: &Args, context: &Context) -> Result<SecretString, Failu
 
 async fn connected(context: &Context) -> Result<Client, Failure> {
     context.connection().connect().await.map_err(|fault| {
-        let unknown = fault.message.contains("authority that is not known");
+        let unknown = fault.unknown_authority;
         let failure = told(fault);
         match unknown {
             true => failure.help(format!(
