@@ -6,7 +6,7 @@ use crate::unit::{Observed, Props, UnitState};
 use berth_model::{ResourceId, registry};
 
 /// What a resource whose object is gone says.
-pub const GONE: &str = "gone: deleted outside";
+const GONE: &str = "gone: deleted outside";
 
 /// A unit and what was seen of it; `None` when it is gone.
 pub type Seen = (UnitState, Option<Observed>);

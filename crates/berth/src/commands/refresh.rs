@@ -16,7 +16,7 @@ use crate::workspace::{Workspace, WorkspaceArgs};
 use berth_engine::drift;
 use berth_engine::handler::Trouble;
 use berth_engine::record::{RecordError, Recorder, Status};
-use berth_engine::refresh::{GONE, status_now, unit_now};
+use berth_engine::refresh::{status_now, unit_now};
 use berth_engine::unit::{Observed, UnitState};
 use berth_model::ResourceId;
 use berth_store::{Filter, StoredResource};
@@ -48,6 +48,9 @@ struct News {
     what: String,
     before: Value,
     now: Value,
+    /// The resource failed meanwhile: an object of it is gone.
+    #[serde(skip)]
+    failed: bool,
 }
 
 pub fn run(args: Args) -> Outcome {
@@ -157,7 +160,7 @@ fn show(
             count(calls as usize, "API call"),
             started.elapsed().as_secs_f64()
         );
-        if let Some(gone) = news.iter().find(|one| one.now == json!(GONE)) {
+        if let Some(gone) = news.iter().find(|one| one.failed) {
             anstream::eprintln!("  make it again:   {}", stored::command("apply", &gone.resource, &args.workspace));
         }
     }
@@ -168,14 +171,22 @@ fn show(
 }
 
 fn compare(stored: &StoredResource, status: &Status, news: &mut Vec<News>) {
-    let mut differ = |what: &str, before: Value, now: Value| {
-        if before != now {
-            news.push(News { resource: stored.id.clone(), what: what.to_owned(), before, now });
-        }
+    let news_of = |what: &str, before: Value, now: Value| News {
+        resource: stored.id.clone(),
+        what: what.to_owned(),
+        before,
+        now,
+        failed: false,
     };
     if stored.status.message != status.message {
-        differ("state", json!(stored.status.state), json!(status.message));
+        let failed = status.state == berth_engine::FAILED;
+        news.push(News { failed, ..news_of("state", json!(stored.status.state), json!(status.message)) });
     }
+    let mut differ = |what: &str, before: Value, now: Value| {
+        if before != now {
+            news.push(news_of(what, before, now));
+        }
+    };
     for (before, now) in [(&stored.status.outputs, &status.outputs), (&stored.status.facts, &status.facts)] {
         for (name, value) in now {
             differ(name, before.get(name).cloned().unwrap_or_default(), value.clone());
