@@ -1,7 +1,6 @@
 //! Asking before something is changed, and asking twice before something is lost.
 
 use crate::failure::Failure;
-use berth_engine::unit::Op;
 use berth_engine::{Action, Plan, ResourcePlan};
 use berth_model::ResourceId;
 use std::io::{BufRead, IsTerminal, Write};
@@ -49,7 +48,7 @@ pub fn confirm_recreate(plan: &Plan, args: RecreateArgs) -> Result<(), Failure> 
 /// What a plan takes away although its annotation protects it. Protection is for anything, also for what could be made again
 /// as it was.
 pub fn protected(plan: &Plan, is_protected: impl Fn(&ResourceId) -> bool) -> Option<Failure> {
-    let resource = plan.resources.iter().find(|r| takes_away(r) && is_protected(&r.id))?;
+    let resource = plan.resources.iter().find(|r| r.takes_away() && is_protected(&r.id))?;
     let help = "it has the annotation `berth.dev/protect: \"true\"`; take it off and apply, then try again";
     Some(Failure::new(format!("{} is protected: it may not be {}", resource.id, past(resource.action))).help(help))
 }
@@ -138,13 +137,8 @@ fn asks() -> bool {
 pub fn loses(resource: &ResourcePlan) -> bool {
     match resource.action {
         Action::Delete => resource.units.iter().any(|u| u.loses_data),
-        _ => takes_away(resource),
+        _ => resource.takes_away(),
     }
-}
-
-/// Whether something goes that is still there.
-pub fn takes_away(resource: &ResourcePlan) -> bool {
-    resource.units.iter().any(|u| u.is_destructive() && !(u.op == Some(Op::Delete) && u.why.starts_with("already")))
 }
 
 fn past(action: Action) -> &'static str {

@@ -5,7 +5,7 @@ use crate::confirm::loses;
 use crate::terminal::{PIPE_WIDTH, harmless_line, stdout_width};
 use anstyle::{AnsiColor, Style};
 use berth_engine::unit::{Op, Stray};
-use berth_engine::{Action, FieldChange, GoneCount, Plan, ResourcePlan, Takes, UnitPlan, is_unknown};
+use berth_engine::{Action, FieldChange, GoneCount, Plan, PlanReason, ResourcePlan, Takes, UnitPlan, is_unknown};
 use serde_json::Value;
 
 const ADD: Style = AnsiColor::Green.on_default();
@@ -104,8 +104,8 @@ fn headline(resource: &ResourcePlan) -> String {
             }
         }
     };
-    if let Some(why) = resource.units.iter().map(|u| u.why.as_str()).find(|why| why.starts_with("gone")) {
-        line.push_str(&format!(" ({why})"));
+    if let Some(reason) = resource.units.iter().filter_map(|u| u.reason).find(|r| *r == PlanReason::DeletedOutside) {
+        line.push_str(&format!(" ({reason})"));
     }
     if let Some(seconds) = resource.typical_seconds.filter(|_| resource.action != Action::Unchanged) {
         line.push_str(&format!(", about {}", about(seconds)));
@@ -142,7 +142,7 @@ fn unit_lines(text: &mut String, resource: &ResourcePlan, unit: &UnitPlan, room:
     let whole = resource.action == Action::Create || resource.action == Action::Delete;
     if op == Op::Delete {
         if !whole {
-            let why = if unit.why.is_empty() { String::new() } else { format!("  ({})", unit.why) };
+            let why = unit.reason.map(|reason| format!("  ({reason})")).unwrap_or_default();
             text.push_str(&format!("    {REMOVE}-{REMOVE:#} {}{why}\n", unit.key));
         }
         return;

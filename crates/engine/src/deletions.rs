@@ -4,6 +4,7 @@ use crate::graph::Graph;
 use crate::handler::{Catalog, Handler, Outcome, Provider};
 use crate::lower::parents;
 use crate::plan::{Action, Request, ResourcePlan, UnitPlan};
+use crate::reason::PlanReason;
 use crate::unit::{Observed, Op, Stray, UnitState};
 use berth_model::ResourceId;
 use std::collections::HashMap;
@@ -42,17 +43,17 @@ pub(crate) async fn strays_of(handler: &dyn Handler, state: &UnitState) -> Outco
     }
 }
 
-pub(crate) fn gone(state: &UnitState, handler: Option<&dyn Handler>, exists: bool, why: &str) -> UnitPlan {
+pub(crate) fn gone(
+    state: &UnitState,
+    handler: Option<&dyn Handler>,
+    exists: bool,
+    reason: Option<PlanReason>,
+) -> UnitPlan {
     UnitPlan {
-        key: state.key.clone(),
-        unit_type: state.unit_type.clone(),
-        at: String::new(),
         op: Some(Op::Delete),
-        changes: Vec::new(),
-        why: why.into(),
-        delete_first: false,
-        gone: false,
+        reason,
         loses_data: exists && handler.is_some_and(|h| h.holds_data()),
+        ..UnitPlan::untouched(&state.key, &state.unit_type, "")
     }
 }
 
@@ -98,7 +99,7 @@ pub(crate) async fn deletions(
                 // Only told here: the deletion itself looks again, and ends when there are none.
                 strays.extend(strays_of(handler, state).await.unwrap_or_default());
             }
-            units.push(gone(state, handler, exists, if exists { "" } else { "already gone" }));
+            units.push(gone(state, handler, exists, (!exists).then_some(PlanReason::AlreadyGone)));
         }
         let typical_seconds = Some(typical.as_secs()).filter(|s| *s > 0);
         plans.push(ResourcePlan {

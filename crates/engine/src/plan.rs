@@ -10,6 +10,7 @@ use crate::much_gone::{GoneCount, Tally};
 use crate::names::Names;
 use crate::observe::{no_handler, observe};
 use crate::patience::shows_up_by;
+use crate::reason::{PlanReason, WrittenUnitPlan};
 use crate::unit::{Change, Identity, Observed, Op, Phase, Props, Stray, Unit, UnitState};
 use crate::unit_loop::refused_change;
 use berth_model::{Manifest, ResourceId};
@@ -95,32 +96,48 @@ pub enum Action {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(from = "WrittenUnitPlan", into = "WrittenUnitPlan")]
 pub struct UnitPlan {
     pub key: String,
     pub unit_type: String,
-    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub at: String,
     pub op: Option<Op>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<FieldChange>,
-    /// For people: why, where the changes do not say it (`deleted outside`, `no longer declared`).
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub why: String,
+    /// Why, where the changes do not say it.
+    pub reason: Option<PlanReason>,
     /// The old object, or what may be there of one that was begun, goes before the new one comes.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub delete_first: bool,
     /// It was there and is not found any more.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub gone: bool,
     /// What goes holds data of the user's.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub loses_data: bool,
 }
 
 impl UnitPlan {
+    /// Nothing is done to it.
+    pub fn untouched(key: impl Into<String>, unit_type: impl Into<String>, at: impl Into<String>) -> Self {
+        Self {
+            key: key.into(),
+            unit_type: unit_type.into(),
+            at: at.into(),
+            op: None,
+            changes: Vec::new(),
+            reason: None,
+            delete_first: false,
+            gone: false,
+            loses_data: false,
+        }
+    }
+
     /// Whether carrying it out takes away something that is there: needs to be allowed.
     pub fn is_destructive(&self) -> bool {
         matches!(self.op, Some(Op::Replace | Op::Delete)) || self.changes.iter().any(|c| c.takes == Takes::Roll)
+    }
+
+    /// Whether something goes that is still there and still in its place.
+    pub fn takes_away(&self) -> bool {
+        let is_already = self.op == Some(Op::Delete) && self.reason.is_some_and(PlanReason::is_already);
+        self.is_destructive() && !is_already
     }
 }
 
@@ -144,6 +161,11 @@ impl Plan {
 }
 
 impl ResourcePlan {
+    /// Whether something goes that is still there.
+    pub fn takes_away(&self) -> bool {
+        self.units.iter().any(UnitPlan::takes_away)
+    }
+
     pub fn does_what(&self, other: &ResourcePlan) -> bool {
         let timeless = |plan: &ResourcePlan| ResourcePlan { typical_seconds: None, ..plan.clone() };
         timeless(self) == timeless(other)
@@ -318,10 +340,10 @@ impl Planner<'_> {
         }
         let keys: HashSet<&str> = lowered.units.iter().map(|u| u.key.as_str()).collect();
         for state in states {
-            let why = match keys.contains(state.key.as_str()) {
-                false => "no longer declared",
+            let reason = match keys.contains(state.key.as_str()) {
+                false => PlanReason::NoLongerDeclared,
                 true if live.get(state.key.as_str()).is_none_or(|live| live.token != state.token) => {
-                    "already replaced by a new one"
+                    PlanReason::AlreadyReplaced
                 }
                 true => continue,
             };
@@ -331,7 +353,7 @@ impl Planner<'_> {
             {
                 handler.check_leaving(observed, &units).await?;
             }
-            units.push(gone(state, handler, self.seen.get(&state.token).is_none_or(Option::is_some), why));
+            units.push(gone(state, handler, self.seen.get(&state.token).is_none_or(Option::is_some), Some(reason)));
         }
 
         self.outputs.insert(id.clone(), outputs_of(&lowered, &made));
@@ -373,17 +395,7 @@ impl Planner<'_> {
         state: Option<&UnitState>,
         observed: Option<&Observed>,
     ) -> Result<(UnitPlan, Props), Trouble> {
-        let mut planned = UnitPlan {
-            key: unit.key.clone(),
-            unit_type: unit.unit_type.clone(),
-            at: unit.at.clone(),
-            op: None,
-            changes: Vec::new(),
-            why: String::new(),
-            delete_first: false,
-            gone: false,
-            loses_data: false,
-        };
+        let mut planned = UnitPlan::untouched(&unit.key, &unit.unit_type, &unit.at);
         let going = observed.is_some_and(|seen| seen.phase == Phase::Deleting);
         let Some(observed) = observed.filter(|_| !going) else {
             let props = handler.check(props, None).await?;
@@ -399,9 +411,9 @@ impl Planner<'_> {
             planned.delete_first = state.is_some_and(|s| !s.ready) && !going && dragged();
             planned.gone = state.is_some_and(|s| s.id.is_some() && is_overdue(s)) && !going;
             match state {
-                Some(_) if going => planned.why = "is being deleted; made again once it is gone".into(),
-                Some(state) if state.id.is_some() && state.ready => planned.why = "gone: deleted outside".into(),
-                Some(_) => planned.why = "begun by an earlier run, and not found in the cloud".into(),
+                Some(_) if going => planned.reason = Some(PlanReason::BeingDeleted),
+                Some(state) if state.id.is_some() && state.ready => planned.reason = Some(PlanReason::DeletedOutside),
+                Some(_) => planned.reason = Some(PlanReason::BegunNotFound),
                 None => self.names.free(provider, handler, account, unit, &props).await?,
             }
             return Ok((planned, Props::new()));
@@ -426,10 +438,10 @@ impl Planner<'_> {
         }
         if planned.op.is_none() && state.is_some_and(|s| s.deposed) {
             planned.op = Some(Op::Adopt);
-            planned.why = "to be replaced by an earlier run; kept".into();
+            planned.reason = Some(PlanReason::Kept);
         } else if planned.op.is_none() && state.is_some_and(|s| s.id.is_none() || !s.ready) {
             planned.op = Some(Op::Adopt);
-            planned.why = "begun by an earlier run, found in the cloud".into();
+            planned.reason = Some(PlanReason::BegunFound);
         }
         planned.changes = changes;
         let mut outputs = Props::new();

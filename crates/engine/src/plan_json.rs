@@ -93,6 +93,7 @@ mod tests {
     use crate::diff::{FieldChange, Takes};
     use crate::much_gone::GoneCount;
     use crate::plan::{Action, ResourcePlan, UnitPlan};
+    use crate::reason::PlanReason;
     use crate::unit::Op;
     use berth_model::{ResourceId, UNKNOWN};
 
@@ -109,7 +110,7 @@ mod tests {
                 to: json!(UNKNOWN),
                 takes: Takes::InPlace,
             }],
-            why: String::new(),
+            reason: Some(PlanReason::BegunNotFound),
             delete_first: true,
             gone: true,
             loses_data: true,
@@ -130,6 +131,7 @@ mod tests {
         assert_eq!(json["resources"][0]["units"][0]["unitType"], "civo.cluster");
         assert_eq!(json["resources"][0]["units"][0]["changes"][0]["to"], "(known after apply)");
         assert_eq!(json["resources"][0]["units"][0]["changes"][0]["from"]["snake_name"], 1);
+        assert_eq!(json["resources"][0]["units"][0]["reason"], "begun_not_found");
         assert_eq!(json["muchGone"][0]["gone"], 4);
         assert_eq!(json["summary"], json!({"create": 1}));
         assert_eq!(Plan::from_json(&json).unwrap(), plan);

@@ -5,7 +5,7 @@ use crate::environment::Environment;
 use crate::policy::{Effect, Facts, Policy, Verdict};
 
 use berth_engine::unit::Op;
-use berth_engine::{Action, FieldChange, GoneCount, Plan, ResourcePlan, Takes, UnitPlan, is_unknown};
+use berth_engine::{Action, FieldChange, GoneCount, Plan, PlanReason, ResourcePlan, Takes, UnitPlan, is_unknown};
 use berth_model::ResourceId;
 use berth_model::annotations::PROTECT;
 use jiff::Timestamp;
@@ -106,7 +106,7 @@ fn does_something(resource: &ResourcePlan) -> bool {
 
 fn standing_in_the_way(resource: &ResourcePlan, input: &GateInput, verdicts: &[Verdict]) -> Option<String> {
     let id = &resource.id;
-    if takes_away(resource) && input.is_protected() {
+    if resource.takes_away() && input.is_protected() {
         return Some(format!(
             "{id} is protected by its annotation {PROTECT}: it may not be {}",
             match resource.action {
@@ -123,7 +123,7 @@ fn standing_in_the_way(resource: &ResourcePlan, input: &GateInput, verdicts: &[V
     if resource.action == Action::Delete {
         return None;
     }
-    if takes_away(resource) && !input.allow_replace {
+    if resource.takes_away() && !input.allow_replace {
         let what = if resource.action == Action::Replace { "replaced" } else { "partly replaced or removed" };
         return Some(format!("{id} would be {what}, which was not allowed: apply it with --allow-replace"));
     }
@@ -131,11 +131,6 @@ fn standing_in_the_way(resource: &ResourcePlan, input: &GateInput, verdicts: &[V
     (loses_data && !input.allow_data_loss).then(|| {
         format!("{id} would lose data, which was not allowed: look at its plan, then apply it with --allow-replace")
     })
-}
-
-/// Whether something goes that is still there.
-fn takes_away(resource: &ResourcePlan) -> bool {
-    resource.units.iter().any(|u| u.is_destructive() && !(u.op == Some(Op::Delete) && u.why.starts_with("already")))
 }
 
 impl GateInput {
@@ -225,7 +220,9 @@ pub fn digest(plan: &Plan) -> String {
         }
         put(&mut hash, &format!("{:?}", resource.action));
         let mut units: Vec<&UnitPlan> = resource.units.iter().filter(|unit| unit.op.is_some()).collect();
-        units.sort_by(|a, b| (&a.key, &a.unit_type, &a.why).cmp(&(&b.key, &b.unit_type, &b.why)));
+        // By the written text: versions before the codes sorted by it, and their digests are kept with approvals.
+        let written = |unit: &UnitPlan| unit.reason.map_or("", PlanReason::written);
+        units.sort_by(|a, b| (&a.key, &a.unit_type, written(a)).cmp(&(&b.key, &b.unit_type, written(b))));
         for unit in units {
             put(&mut hash, "unit");
             put(&mut hash, &unit.key);

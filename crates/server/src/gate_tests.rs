@@ -12,17 +12,7 @@ fn unit(key: &str, op: Option<Op>, changes: &[(&str, Value, Value, Takes)]) -> U
         to: to.clone(),
         takes: *takes,
     });
-    UnitPlan {
-        key: key.into(),
-        unit_type: format!("civo.{key}"),
-        at: String::new(),
-        op,
-        changes: changes.collect(),
-        why: String::new(),
-        delete_first: false,
-        gone: false,
-        loses_data: false,
-    }
+    UnitPlan { op, changes: changes.collect(), ..UnitPlan::untouched(key, format!("civo.{key}"), "") }
 }
 
 fn plan(action: Action, units: Vec<UnitPlan>) -> Plan {
@@ -89,7 +79,7 @@ fn what_takes_something_away_must_be_allowed() {
     // Also a pool that is no longer declared, and nodes that roll; not what is gone already.
     let mut removed = plan(Action::Update, vec![unit("pool/gpu", Some(Op::Delete), &[])]);
     assert!(blocked(&removed, &input()).contains("partly"));
-    removed.resources[0].units[0].why = "already replaced by a new one".into();
+    removed.resources[0].units[0].reason = Some(PlanReason::AlreadyReplaced);
     assert!(matches!(decide(&removed, &input(), None), Gate::Proceed { .. }));
     let roll =
         plan(Action::Update, vec![unit("pool", Some(Op::Update), &[("size", json!("m"), json!("l"), Takes::Roll)])]);
@@ -195,7 +185,7 @@ fn an_update_goes_on_only_where_it_was_to_lead() {
 fn a_digest_names_what_is_done() {
     let mut same = count(5);
     same.resources[0].typical_seconds = None;
-    same.resources[0].units[0].why = "other words".into();
+    same.resources[0].units[0].reason = Some(PlanReason::Kept);
     same.resources[0].units.push(unit("network", None, &[]));
     assert_eq!(digest(&same), digest(&count(5)));
     assert_ne!(digest(&count(5)), digest(&count(6)));

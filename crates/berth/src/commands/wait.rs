@@ -113,10 +113,9 @@ async fn ready(args: &Args, workspace: &Workspace, addresses: &[Address]) -> Out
     let planned = make_plan(&clouds, &request, &workspace.store, &|_| None).await?;
     let more = planned.plan.resources.iter().find(|r| !matches!(r.action, Action::Resume | Action::Unchanged));
     if let Some(more) = more {
-        let why = more.units.iter().map(|unit| unit.why.as_str()).find(|why| !why.is_empty());
         let mut failure = Failure::new(format!("waiting is not enough for {}: something has to be changed", more.id));
-        if let Some(why) = why {
-            failure = failure.note(why);
+        if let Some(reason) = more.units.iter().find_map(|unit| unit.reason) {
+            failure = failure.note(reason.to_string());
         }
         return Err(failure
             .help(format!("to look:   {}", stored::command("drift", &more.id, &args.workspace)))

@@ -4,7 +4,7 @@ use super::follow::{Before, Followed, Goal, Watch, follow};
 use super::saved::Promise;
 use super::{CLOUDS_WITHIN, Remote, convert};
 use crate::carry_out::{RunArgs, moved, print_result, took_text, trouble_failures};
-use crate::confirm::{ConfirmArgs, RecreateArgs, confirm, confirm_recreate, takes_away};
+use crate::confirm::{ConfirmArgs, RecreateArgs, confirm, confirm_recreate};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::manifests::Loaded;
 use crate::output::Format;
@@ -167,7 +167,7 @@ pub async fn carry_out(mut job: Job<'_>) -> Result<Ended, Failure> {
         confirm(&plan, if job.promise.is_some() { seen } else { asked }, |id| is_protected(&there, declared, id))?;
         started = Instant::now();
     }
-    let destructive: Vec<_> = plan.resources.iter().filter(|r| takes_away(r)).collect();
+    let destructive: Vec<_> = plan.resources.iter().filter(|r| r.takes_away()).collect();
     let since = remote.last_event().await?;
     let request = pb::ApplyRequest {
         files: job.files.clone(),

@@ -3,7 +3,7 @@
 use crate::cloud::Fault;
 use crate::memory::Crash;
 use crate::world::{Spec, World, ops};
-use berth_engine::{Action, Interrupt, Planned, Report, Request};
+use berth_engine::{Action, Interrupt, PlanReason, Planned, Report, Request};
 use serde_json::json;
 
 async fn promise(world: &World, spec: &Spec) -> (Request, Planned) {
@@ -80,7 +80,7 @@ async fn what_vanishes_after_the_plan_is_not_made_again_unannounced() {
     assert!(world.cloud.lock().log.is_empty());
     let planned = world.plan(&wanted).await;
     assert_eq!(ops(&planned.plan), "test: ; net: network -; fw: firewall -; k8s: cluster create");
-    assert_eq!(planned.plan.resources[3].units[0].why, "gone: deleted outside");
+    assert_eq!(planned.plan.resources[3].units[0].reason, Some(PlanReason::DeletedOutside));
     world.settle(&wanted).await;
 }
 
