@@ -78,7 +78,7 @@ async fn declare(remote: &Remote, accepted: Vec<Accepted<'_>>) -> Result<(), Fai
     let watch = Watch { since, timeout: DECLARED_WITHIN, approvals: false };
     let followed = follow(remote, goals, &Plan::default(), watch).await?;
     match followed.report.failed.into_iter().next() {
-        Some((id, trouble)) => Err(Failure::new(format!("{id}: {}", trouble.message))),
+        Some((id, trouble)) => Err(Failure::new(format!("{id}: {trouble}"))),
         None => Ok(()),
     }
 }

@@ -11,8 +11,8 @@ use berth_clouds::Clouds;
 use berth_engine::handler::{Class, Trouble};
 use berth_engine::progress::Watcher;
 use berth_engine::{Action, Interrupt, Options, Plan, Planned, Report, Request, converge, managed_already, plan};
-use berth_model::ResourceId;
 use berth_model::annotations::PROTECT;
+use berth_model::{Prose, ResourceId};
 use berth_store::{Run, Store};
 use serde_json::json;
 use std::sync::Arc;
@@ -75,8 +75,7 @@ pub fn trouble_failures(
 ) -> Vec<Failure> {
     let mut groups: Vec<(&Trouble, Vec<&ResourceId>)> = Vec::new();
     for (id, trouble) in troubles {
-        let same = |(other, _): &&mut (&Trouble, _)| cause(other) == cause(trouble) && other.help == trouble.help;
-        match groups.iter_mut().find(same) {
+        match groups.iter_mut().find(|(other, _)| other.is_like(trouble)) {
             Some((_, ids)) => ids.push(id),
             None => groups.push((trouble, vec![id])),
         }
@@ -86,7 +85,7 @@ pub fn trouble_failures(
         .map(|(trouble, ids)| match ids.as_slice() {
             [only] => trouble_failure(only, trouble, place),
             _ => {
-                let mut failure = Failure::new(trouble.message.clone());
+                let mut failure = Failure::new(trouble.to_string());
                 for id in ids.iter().take(NAMED) {
                     let declared = place(id).map(|place| format!(", declared in {place}")).unwrap_or_default();
                     failure = failure.note(format!("{id}{declared}"));
@@ -94,36 +93,19 @@ pub fn trouble_failures(
                 if ids.len() > NAMED {
                     failure = failure.note(format!("and {} more", ids.len() - NAMED));
                 }
-                trouble.help.iter().fold(failure, |failure, line| failure.help(line))
+                trouble.help_lines().into_iter().fold(failure, Failure::help)
             }
         })
         .collect()
 }
 
-/// What a cloud said, without the call that it was said to.
-fn cause(trouble: &Trouble) -> &str {
-    let message = trouble.message.as_str();
-    match message.split_once(": ") {
-        Some((call, said))
-            if ["GET /", "POST /", "PUT /", "PATCH /", "DELETE /"].iter().any(|m| call.starts_with(m)) =>
-        {
-            said
-        }
-        _ => message,
-    }
-}
-
 fn trouble_failure(id: &ResourceId, trouble: &Trouble, place: &dyn Fn(&ResourceId) -> Option<String>) -> Failure {
-    let message = if trouble.message.contains(&id.to_string()) {
-        trouble.message.clone()
-    } else {
-        format!("{id}: {}", trouble.message)
-    };
-    let mut failure = Failure::new(message);
+    let name = if id.kind.is_empty() { String::new() } else { id.to_string() };
+    let mut failure = Failure::new(Prose::from(trouble.to_string()).about(&name));
     if let Some(place) = place(id) {
         failure = failure.note(format!("declared in {place}"));
     }
-    trouble.help.iter().fold(failure, |failure, line| failure.help(line))
+    trouble.help_lines().into_iter().fold(failure, Failure::help)
 }
 
 /// Confirms and carries out. `before` is called once everything is allowed, and before anything is changed.
@@ -175,7 +157,7 @@ pub async fn signal() -> bool {
 
 /// The result for programs, also where there was nothing to do.
 pub fn print_result(plan: &Plan, report: &Report, took: Duration, calls: u64, format: Format) -> Result<(), Failure> {
-    let failed = |(id, trouble): &(ResourceId, Trouble)| json!({"resource": id, "message": trouble.message, "help": trouble.help});
+    let failed = |(id, trouble): &(ResourceId, Trouble)| json!({"resource": id, "message": trouble.to_string(), "help": trouble.help_lines()});
     let value = json!({
         "done": report.done,
         "pending": report.pending,

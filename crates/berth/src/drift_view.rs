@@ -134,7 +134,7 @@ pub fn as_json(findings: &Findings, seen: &Drifted, calls: u64, seconds: f64) ->
     let troubles: Vec<Value> = seen
         .troubles
         .iter()
-        .map(|(id, trouble)| json!({"resource": id, "message": trouble.message, "help": trouble.help}))
+        .map(|(id, trouble)| json!({"resource": id, "message": trouble.to_string(), "help": trouble.help_lines()}))
         .collect();
     json!({
         "drifted": drifted,

@@ -101,7 +101,7 @@ impl fmt::Display for Failure {
 
 impl From<Trouble> for Failure {
     fn from(trouble: Trouble) -> Self {
-        Self { help: trouble.help, ..Self::new(trouble.message) }
+        Self { help: trouble.help_lines(), ..Self::new(trouble.to_string()) }
     }
 }
 

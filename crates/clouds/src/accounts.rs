@@ -222,9 +222,9 @@ impl Accounts {
             }
             chosen => chosen,
         };
-        chosen.map_err(|mut trouble| {
-            trouble.message = format!("{id} {}", trouble.message);
-            trouble
+        chosen.map_err(|trouble| {
+            let message = format!("{id} {trouble}");
+            trouble.reworded(message)
         })
     }
 
@@ -254,7 +254,7 @@ impl Accounts {
                 && !serves(account, allowed, org, env)
             {
                 let trouble = not_served(account, org);
-                return Err(Trouble { message: format!("names {account}, which is not for org {org}"), ..trouble });
+                return Err(trouble.reworded(format!("names {account}, which is not for org {org}")));
             }
             if entry.provider != provider {
                 return Err(Trouble::refused(format!("names {account}, which is an account with {}", entry.provider)));

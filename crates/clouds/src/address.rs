@@ -83,7 +83,7 @@ impl Resolve for NotLocal {
         Box::pin(async move {
             let found: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
             if found.iter().any(|address| is_local(address.ip())) {
-                return Err(refused(name.as_str()).message.into());
+                return Err(refused(name.as_str()).to_string().into());
             }
             let found: Addrs = Box::new(found.into_iter());
             Ok(found)

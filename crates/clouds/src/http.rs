@@ -207,10 +207,9 @@ impl Http {
     ) -> Outcome<Vec<u8>> {
         let encoded = match body {
             None => None,
-            Some(body) => Some(
-                body.to_json()
-                    .map_err(|e| Trouble::refused(format!("{method} {path}: cannot encode the request: {e}")))?,
-            ),
+            Some(body) => Some(body.to_json().map_err(|e| {
+                Trouble::refused(format!("cannot encode the request: {e}")).call(format!("{method} {path}"))
+            })?),
         };
         self.once(method, path, query, encoded, Instant::now() + CHANGE_WAITS).await
     }
@@ -218,10 +217,8 @@ impl Http {
     fn parse<T: DeserializeOwned>(&self, method: &Method, path: &str, body: &[u8]) -> Outcome<T> {
         serde_json::from_slice(body).map_err(|e| {
             // An answer that cannot be read is an answer that was lost: a change may well have taken effect.
-            Trouble::new(
-                lost_class(method),
-                format!("{method} {path}: {}'s answer could not be understood: {e}", self.dialect.cloud()),
-            )
+            Trouble::new(lost_class(method), format!("{}'s answer could not be understood: {e}", self.dialect.cloud()))
+                .call(format!("{method} {path}"))
         })
     }
 
@@ -230,8 +227,9 @@ impl Http {
         loop {
             if let Err(left) = self.hold.over(latest).await {
                 let cloud = self.dialect.cloud();
-                let message = format!("{method} {path}: not sent: {cloud} asked for a pause of {}", span(left));
-                return Err(Trouble::new(Class::Retry { after: Some(left) }, message));
+                let message = format!("not sent: {cloud} asked for a pause of {}", span(left));
+                let trouble = Trouble::new(Class::Retry { after: Some(left) }, message);
+                return Err(trouble.call(format!("{method} {path}")));
             }
             self.limiter.until_ready().await;
             // Others called while this one stood in line: the cloud may have asked for a pause since.
@@ -281,10 +279,10 @@ impl Http {
             }
             let body = read_limited(response, MAX_BODY_BYTES).await.map_err(|e| match e {
                 ReadError::Lost(e) => lost(cloud, &method, path, &e),
-                ReadError::TooLarge => Trouble::refused(format!(
-                    "{method} {path}: {cloud}'s answer is larger than {} MiB",
-                    MAX_BODY_BYTES / 1024 / 1024
-                )),
+                ReadError::TooLarge => {
+                    let message = format!("{cloud}'s answer is larger than {} MiB", MAX_BODY_BYTES / 1024 / 1024);
+                    Trouble::refused(message).call(format!("{method} {path}"))
+                }
             })?;
             Ok::<_, Trouble>((status, after, body))
         };
@@ -305,10 +303,8 @@ impl Http {
         let (status, after, body) = match answer {
             Ok(answer) => answer?,
             Err(_) => {
-                return Err(Trouble::new(
-                    lost_class(&method),
-                    format!("{method} {path}: {cloud} did not answer within {} s", self.timeout.as_secs()),
-                ));
+                let message = format!("{cloud} did not answer within {} s", self.timeout.as_secs());
+                return Err(Trouble::new(lost_class(&method), message).call(format!("{method} {path}")));
             }
         };
         if status.is_success() {
@@ -347,10 +343,9 @@ impl Http {
         if !refusal.words.is_empty() {
             said = format!("{said}: {}", refusal.words);
         }
-        let mut trouble =
-            Trouble::new(class.clone(), format!("{method} {path}: {} answered {said}", self.dialect.cloud()));
-        trouble.help = self.dialect.help(&refusal, &class);
-        trouble
+        let help = self.dialect.help(&refusal, &class);
+        let trouble = Trouble::new(class, format!("{} answered {said}", self.dialect.cloud()));
+        help.into_iter().fold(trouble.call(format!("{method} {path}")), Trouble::help)
     }
 
     fn client(&self) -> Outcome<&reqwest::Client> {
@@ -428,7 +423,8 @@ fn lost_class(method: &Method) -> Class {
 fn lost(cloud: &str, method: &Method, path: &str, error: &reqwest::Error) -> Trouble {
     // Without a connection, nothing was sent.
     let class = if error.is_connect() { Class::Retry { after: None } } else { lost_class(method) };
-    let trouble = Trouble::new(class, format!("{method} {path}: no answer from {cloud}: {}", causes(error)));
+    let trouble =
+        Trouble::new(class, format!("no answer from {cloud}: {}", causes(error))).call(format!("{method} {path}"));
     if error.is_connect() {
         trouble.help(format!("check that this machine reaches {cloud}'s API, and the API's address in the account"))
     } else {
@@ -609,7 +605,7 @@ mod tests {
         let (http, seen) = serve(vec![(503, &[("retry-after", "7")], b"busy".to_vec())]).await;
         let trouble = http.change(Method::POST, "/v2/x", &[], Some(&vec![1])).await.unwrap_err();
         assert_eq!(trouble.class, Class::Retry { after: Some(Duration::from_secs(7)) });
-        assert_eq!(trouble.message, "POST /v2/x: Cloud answered 503 some_code: busy");
+        assert_eq!(trouble.to_string(), "POST /v2/x: Cloud answered 503 some_code: busy");
         assert_eq!(seen.load(Ordering::SeqCst), 1);
 
         // A pause that long is not waited for, and whoever asks is told when to come back.
@@ -617,7 +613,7 @@ mod tests {
         let trouble = http.get_bytes("/v2/x", &[]).await.unwrap_err();
         assert_eq!(trouble.class, Class::Retry { after: Some(Duration::from_secs(3600)) });
         assert!(
-            trouble.help.len() == 1 && trouble.help[0].starts_with("Cloud takes calls again in 1h00m, at "),
+            trouble.help.len() == 1 && trouble.help_lines()[0].starts_with("Cloud takes calls again in 1h00m, at "),
             "{trouble:?}"
         );
         assert_eq!(seen.load(Ordering::SeqCst), 1);
@@ -628,7 +624,7 @@ mod tests {
             http.change(Method::DELETE, "/v2/y", &[], None).await.unwrap_err(),
         ] {
             assert!(
-                trouble.is_retry() && trouble.message.contains("/v2/y: not sent: Cloud asked for a pause of "),
+                trouble.is_retry() && trouble.to_string().contains("/v2/y: not sent: Cloud asked for a pause of "),
                 "{trouble}"
             );
         }
@@ -674,7 +670,7 @@ mod tests {
         let trouble = http.send::<u32>(Method::PUT, "/v2/x", &[], None).await.unwrap_err();
         assert!(
             trouble.class == Class::Retry { after: None }
-                && trouble.message.starts_with("PUT /v2/x: Cloud's answer could not be understood"),
+                && trouble.to_string().starts_with("PUT /v2/x: Cloud's answer could not be understood"),
             "{trouble}"
         );
     }
@@ -713,14 +709,14 @@ mod tests {
     async fn an_answer_without_end_is_given_up_on() {
         let (http, _) = serve(vec![(200, &[], vec![b' '; MAX_BODY_BYTES + 1])]).await;
         let trouble = http.get_bytes("/v2/x", &[]).await.unwrap_err();
-        assert_eq!(trouble.message, "GET /v2/x: Cloud's answer is larger than 64 MiB");
+        assert_eq!(trouble.to_string(), "GET /v2/x: Cloud's answer is larger than 64 MiB");
     }
 
     #[tokio::test]
     async fn long_words_are_cut_and_redirects_are_not_followed() {
         let (http, _) = serve(vec![(302, &[("location", "http://127.0.0.1:1/")], vec![b'x'; 10_000])]).await;
         let trouble = http.get_bytes("/v2/x", &[]).await.unwrap_err();
-        assert!(trouble.class == Class::Refused && trouble.message.chars().count() < 500, "{trouble}");
+        assert!(trouble.class == Class::Refused && trouble.to_string().chars().count() < 500, "{trouble}");
         assert!(!format!("{trouble:?}").contains("tok-secret"));
     }
 

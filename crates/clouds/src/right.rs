@@ -18,7 +18,7 @@ pub async fn with_right<T>(right: Right, work: impl Future<Output = T>) -> T {
 /// Asked immediately before a request is sent. The refusal is final: nothing waits for a right that is lost to come back.
 pub(crate) fn may_send(call: impl FnOnce() -> String) -> Outcome<()> {
     match RIGHT.try_with(|right| right()) {
-        Ok(false) => Err(Trouble::refused(format!("{}: not sent: this worker's lease is over", call()))),
+        Ok(false) => Err(Trouble::refused("not sent: this worker's lease is over").call(call())),
         Ok(true) | Err(_) => Ok(()),
     }
 }

@@ -3,12 +3,12 @@
 use crate::deletions::live;
 use crate::diff::fill;
 use crate::graph::{Graph, Walk};
-use crate::handler::{Catalog, Trouble};
+use crate::handler::{Catalog, Class, Trouble};
 use crate::lower::{in_order, lower, outputs_of};
 use crate::observe::no_handler;
 use crate::patience::Limit;
 use crate::plan::{Action, Planned, Request, ResourcePlan, UnitPlan, Wanted};
-use crate::progress::{Progress, Watcher};
+use crate::progress::{Progress, Skip, Watcher};
 use crate::record::{RecordError, Recorder, Status};
 use crate::run::{Interrupt, Options, Report, Shared, Stop};
 use crate::summary::{facts, summary};
@@ -105,7 +105,7 @@ pub async fn converge(
     }
     let mut walk = Walk::new(graph);
     let mut begun: HashMap<usize, Instant> = HashMap::new();
-    let mut bad: HashMap<usize, String> = HashMap::new();
+    let mut bad: HashMap<usize, Skip> = HashMap::new();
     let mut running = FuturesUnordered::new();
     loop {
         while running.len() < options.parallelism.max(1) {
@@ -123,9 +123,9 @@ pub async fn converge(
                     false => before.get(&i).into_iter().flatten().find(|other| bad.contains_key(other)),
                 };
                 if let Some(other) = needs {
-                    bad.insert(i, plans[*other].id.to_string());
+                    bad.insert(i, Skip::Needs(plans[*other].id.clone()));
                 } else if run.cx.interrupt.is_set() || report.record.is_some() {
-                    bad.insert(i, "the run was stopped".into());
+                    bad.insert(i, Skip::Stopped);
                 }
                 if let Some(because) = bad.get(&i) {
                     watcher.see(Progress::Skipped { resource: plan.id.clone(), because: because.clone() });
@@ -165,7 +165,7 @@ pub async fn converge(
             }
             Ok(_) => {}
             Err(stop) => {
-                bad.insert(i, id.to_string());
+                bad.insert(i, Skip::Needs(id.clone()));
                 match stop {
                     Stop::Trouble(trouble) => {
                         run.failed(&plans[i], &trouble).await;
@@ -174,7 +174,7 @@ pub async fn converge(
                     }
                     Stop::Interrupted => {
                         report.interrupted = true;
-                        watcher.see(Progress::Skipped { resource: id.clone(), because: "interrupted".into() });
+                        watcher.see(Progress::Skipped { resource: id.clone(), because: Skip::Interrupted });
                         report.left.push(id.clone());
                     }
                     Stop::Record(error) => {
@@ -184,7 +184,8 @@ pub async fn converge(
                                 report.failed.push((id.clone(), trouble));
                             }
                             None => {
-                                watcher.see(Progress::Skipped { resource: id.clone(), because: error.to_string() });
+                                let because = Skip::Unrecorded(error.to_string().into());
+                                watcher.see(Progress::Skipped { resource: id.clone(), because });
                                 report.skipped.push(id.clone());
                             }
                         }
@@ -204,7 +205,7 @@ fn unrecorded(changes: &[String], error: &RecordError) -> Option<Trouble> {
     let (last, before) = changes.split_last()?;
     let all = if before.is_empty() { last.clone() } else { format!("{} and {last}", before.join(", ")) };
     Some(
-        Trouble::refused(format!("{all}; then: {error}"))
+        Trouble::new(Class::Unfinished, format!("{all}; then: {error}"))
             .help("once the state can be written, run the same command again: what was made is found and taken up"),
     )
 }
@@ -509,11 +510,11 @@ impl Run<'_> {
     }
 
     async fn failed(&self, plan: &ResourcePlan, trouble: &Trouble) {
-        let status = Status { message: trouble.message.clone(), ..self.status_before(plan, FAILED) };
+        let status = Status { message: trouble.to_string(), ..self.status_before(plan, FAILED) };
         // The run's own report carries the trouble; a state that cannot be written shows up in the next write.
         let recorded = async {
             self.cx.recorder.status(&plan.id, status).await?;
-            self.cx.recorder.ended(&plan.id, FAILED, &trouble.message).await
+            self.cx.recorder.ended(&plan.id, FAILED, &trouble.to_string()).await
         };
         if let Err(error) = recorded.await {
             tracing::warn!(resource = %plan.id, %error, "could not record the failure");

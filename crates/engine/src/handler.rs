@@ -2,6 +2,7 @@
 
 use crate::diff::FieldChange;
 use crate::plan::UnitPlan;
+pub use crate::trouble::{Class, Help, Outcome, Trouble};
 use crate::unit::*;
 use async_trait::async_trait;
 use berth_model::ResourceId;
@@ -10,68 +11,6 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Why a call to a cloud did not do what was asked.
-#[derive(Debug, Clone, thiserror::Error)]
-#[error("{message}")]
-pub struct Trouble {
-    pub class: Class,
-    /// Lower case, names the object, does not repeat itself in `help`.
-    pub message: String,
-    /// What to check and what to type.
-    pub help: Vec<String>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Class {
-    /// The object is not there (any more).
-    NotFound,
-    /// Another object has the name. The id, where the cloud or a look-up tells.
-    Taken { id: Option<String> },
-    /// The cloud understood and said no; saying it again will not help.
-    Refused,
-    /// Quota or capacity: others must act first.
-    Quota,
-    /// The token is missing, wrong or not allowed to.
-    Unauthorized,
-    /// The token is good, and belongs to another account than the one that the object was made in.
-    OtherAccount,
-    /// Busy or unreachable, or something that can be repeated was lost. Look, then try again.
-    Retry { after: Option<Duration> },
-    /// Asked to make something, and no answer that tells whether it did: it may have, or may do so later. Look, and give it
-    /// time before it is asked again.
-    Unanswered,
-}
-
-impl Trouble {
-    pub fn new(class: Class, message: impl Into<String>) -> Self {
-        Self { class, message: message.into(), help: Vec::new() }
-    }
-    pub fn help(mut self, line: impl Into<String>) -> Self {
-        self.help.push(line.into());
-        self
-    }
-    pub fn refused(message: impl Into<String>) -> Self {
-        Self::new(Class::Refused, message)
-    }
-    pub fn is_retry(&self) -> bool {
-        matches!(self.class, Class::Retry { .. } | Class::Unanswered)
-    }
-    pub fn is_not_found(&self) -> bool {
-        self.class == Class::NotFound
-    }
-    /// Whether a new plan may well succeed although this was a refusal: the world moved meanwhile, or time ran out.
-    pub fn passes(&self) -> bool {
-        self.message.starts_with(MOVED) || self.help.iter().any(|line| line.contains(GO_ON))
-    }
-}
-
-/// How a refusal begins when the cloud is not as it was planned for.
-pub(crate) const MOVED: &str = "the cloud changed since the plan was made";
-/// What helps where time ran out.
-pub(crate) const GO_ON: &str = "run the same command again";
-
-pub type Outcome<T> = Result<T, Trouble>;
 
 /// Knows one unit type of one cloud. Methods make one change each, or none; they do not wait and do not retry changes:
 /// the engine looks again after every error and decides anew, so that the path after a crash is the everyday path.

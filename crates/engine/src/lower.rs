@@ -1,7 +1,7 @@
 //! From a resource to its units: references resolved, lowered, put in order. Pure.
 
 use crate::graph::Graph;
-use crate::handler::{Catalog, Class, LowerInput, Target, Trouble};
+use crate::handler::{Catalog, Class, Help, LowerInput, Target, Trouble};
 use crate::plan::{Request, Wanted};
 use crate::unit::{Lowered, Props, Unit};
 use berth_model::{Manifest, ResourceId, UNKNOWN};
@@ -36,8 +36,7 @@ pub(crate) fn taken(unit: &Unit, props: &Props, other: &str) -> Trouble {
 /// Another object has the name: how to take it over as this resource.
 pub(crate) fn adoptable(mut trouble: Trouble, resource: &ResourceId) -> Trouble {
     if let Class::Taken { id: Some(object) } = &trouble.class {
-        let line = format!("to adopt it:   berth import {resource} {object}{}", resource.flags());
-        trouble.help.insert(0, line);
+        trouble.help.insert(0, Help::Adopt { resource: resource.clone(), object: object.clone() });
     }
     trouble
 }

@@ -69,10 +69,10 @@ impl Patience {
                     "the cloud takes calls again {}, which is beyond the {} that the resource may take: {}",
                     when(asked),
                     limit.text(),
-                    trouble.message
+                    trouble
                 );
-                let trouble = Trouble { message, ..trouble };
                 return Err(trouble
+                    .reworded(message)
                     .help("run the same command again then; `berth.dev/timeout` or --timeout sets how long it may take")
                     .into());
             }
@@ -81,14 +81,14 @@ impl Patience {
         }
         self.failures += 1;
         let given_up = if self.failures >= TRIES {
-            Some(format!("gave up after {TRIES} tries: {}", trouble.message))
+            Some(format!("gave up after {TRIES} tries: {trouble}"))
         } else if limit.is_over() {
-            Some(format!("gave up after {}: {}", limit.text(), trouble.message))
+            Some(format!("gave up after {}: {trouble}", limit.text()))
         } else {
             None
         };
         if let Some(message) = given_up {
-            return Err(Trouble { message, ..trouble }.help("run the same command again to go on").into());
+            return Err(trouble.reworded(message).help("run the same command again to go on").into());
         }
         let backoff =
             Duration::from_millis(100).saturating_mul(1 << self.failures.min(6)).mul_f64(rand::random_range(0.5..1.0));

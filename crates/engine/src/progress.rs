@@ -1,7 +1,8 @@
 //! What converge tells whoever watches. Plain data: a terminal, a log and a server show it each in their own way.
 
 use crate::handler::Trouble;
-use berth_model::ResourceId;
+use berth_model::{Prose, ResourceId};
+use std::fmt;
 use std::time::Duration;
 
 #[derive(Clone, Debug)]
@@ -30,11 +31,37 @@ pub enum Progress {
         resource: ResourceId,
         trouble: Trouble,
     },
-    /// Not tried, because one that it needs failed or the run was interrupted.
+    /// Not tried, or not brought to its end.
     Skipped {
         resource: ResourceId,
-        because: String,
+        because: Skip,
     },
+}
+
+/// Why the work on a resource was not brought to its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Skip {
+    /// Another resource that it needs was not made, or not deleted.
+    Needs(ResourceId),
+    /// The run was asked to stop, or could not write its state, before it was begun.
+    Stopped,
+    /// The run was asked to stop while it was worked on.
+    Interrupted,
+    AwaitsApproval,
+    /// The state could not be written.
+    Unrecorded(Prose),
+}
+
+impl fmt::Display for Skip {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Needs(other) => write!(f, "it needs {other}"),
+            Self::Stopped => f.write_str("the run was stopped"),
+            Self::Interrupted => f.write_str("interrupted"),
+            Self::AwaitsApproval => f.write_str("it waits for approval"),
+            Self::Unrecorded(error) => error.fmt(f),
+        }
+    }
 }
 
 /// Receives progress; must not block.

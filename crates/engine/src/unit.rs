@@ -1,6 +1,6 @@
 //! Units: the one mechanism. What lowering returns, what clouds show, what the state remembers.
 
-use berth_model::ResourceId;
+use berth_model::{Prose, ResourceId};
 use jiff::Timestamp;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};

@@ -1,7 +1,7 @@
 //! The changes that a unit's loop makes: intent, one call, outcome, in that order.
 
 use crate::diff::FieldChange;
-use crate::handler::{Class, Handler, MOVED, Outcome, Provider, Trouble};
+use crate::handler::{Class, Handler, Help, Outcome, Provider, Trouble};
 use crate::lower::{NAMES, adoptable, taken};
 use crate::observe::read_one;
 use crate::patience::{Limit, Patience, pause_after, shows_up_by};
@@ -78,7 +78,7 @@ impl UnitRun<'_> {
             }
             Err(trouble) => trouble,
         };
-        let message = trouble.message.clone();
+        let message = trouble.to_string();
         let unsure = retried || trouble.is_retry();
         let closing = if unsure { Closing::Failed(message) } else { Closing::Refused(message) };
         self.cx.recorder.close(entry, closing).await?;
@@ -139,7 +139,7 @@ impl UnitRun<'_> {
                 Ok(Ok(()))
             }
             Err(trouble) => {
-                self.cx.recorder.close(entry, Closing::Failed(trouble.message.clone())).await?;
+                self.cx.recorder.close(entry, Closing::Failed(trouble.to_string())).await?;
                 match trouble.class {
                     Class::Retry { .. } | Class::Unanswered => Ok(Err(trouble)),
                     // Gone in between: the next pass sees it.
@@ -155,12 +155,12 @@ impl UnitRun<'_> {
         let mut entry = None;
         let result = self.delete_until_gone(row, drain, &mut entry).await;
         let why = match &result {
-            Err(Stop::Trouble(trouble)) => trouble.message.as_str(),
-            Err(Stop::Interrupted) => "interrupted",
+            Err(Stop::Trouble(trouble)) => trouble.to_string(),
+            Err(Stop::Interrupted) => "interrupted".to_owned(),
             Ok(()) | Err(Stop::Record(_)) => return result,
         };
         if let Some(entry) = entry {
-            self.cx.recorder.close(entry, Closing::Failed(why.to_owned())).await?;
+            self.cx.recorder.close(entry, Closing::Failed(why)).await?;
         }
         result
     }
@@ -281,7 +281,8 @@ impl UnitRun<'_> {
     }
 
     pub fn moved(&self, what: &str) -> Trouble {
-        Trouble::refused(format!("{MOVED}: {} {what}", self.unit.key)).help("plan again, then apply")
+        let message = format!("the cloud changed since the plan was made: {} {what}", self.unit.key);
+        Trouble::new(Class::Moved, message).help("plan again, then apply")
     }
 
     fn what(&self, props: &Props) -> String {

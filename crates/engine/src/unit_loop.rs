@@ -4,7 +4,7 @@
 //! `kill -9` and the ordinary path are the same code.
 
 use crate::diff::{FieldChange, Takes, diff, is_unknown, op_for};
-use crate::handler::{Class, GO_ON, Trouble};
+use crate::handler::{Class, Trouble};
 use crate::observe::read_one;
 use crate::patience::{Patience, SHOWS_UP_WITHIN, pause_after, shows_up_by, unanswered_until};
 use crate::run::Stop;

@@ -188,7 +188,7 @@ impl From<ControlError> for Fault {
 
 impl From<Trouble> for Fault {
     fn from(trouble: Trouble) -> Self {
-        Self { help: trouble.help, ..Fault::new(Code::Refused, trouble.message) }
+        Self { help: trouble.help_lines(), ..Fault::new(Code::Refused, trouble.to_string()) }
     }
 }
 
@@ -208,6 +208,7 @@ impl From<&Diagnostic> for pb::Problem {
             end: span.map_or(0, |s| number(s.end)),
             label: diagnostic.label.clone().unwrap_or_default(),
             secret: diagnostic.secret,
+            resource: None,
         }
     }
 }

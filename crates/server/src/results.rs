@@ -18,6 +18,10 @@ pub struct TroubleRow {
     /// The object that has the name already.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub taken_by: Option<String>,
+    /// The lines of `help` that do not name that object, for readers who may not see it; absent from workers of earlier
+    /// versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub open_help: Option<Vec<String>>,
 }
 
 impl TroubleRow {
@@ -26,7 +30,8 @@ impl TroubleRow {
             Class::Taken { id } => id.clone(),
             _ => None,
         };
-        Self { id: id.clone(), message: trouble.message.clone(), help: trouble.help.clone(), taken_by }
+        let open_help = taken_by.is_some().then(|| trouble.open_help_lines());
+        Self { id: id.clone(), message: trouble.to_string(), help: trouble.help_lines(), taken_by, open_help }
     }
 }
 

@@ -268,11 +268,12 @@ async fn account(provider: &'static str) -> Check {
     let credentials = match Credentials::from_env(provider, |name| std::env::var(name).ok()) {
         Ok(credentials) => credentials,
         // No token is no fault: an account may be declared by a manifest, or the cloud not be used.
-        Err(trouble) => return Check::new("account", provider, Health::Absent, trouble.message),
+        Err(trouble) => return Check::new("account", provider, Health::Absent, trouble.to_string()),
     };
     let failed = |trouble: Trouble| {
-        let help = if trouble.help.is_empty() { vec![cure(&trouble.class, &credentials)] } else { trouble.help };
-        Check { help, ..Check::new("account", provider, Health::Failed, trouble.message) }
+        let help =
+            if trouble.help.is_empty() { vec![cure(&trouble.class, &credentials)] } else { trouble.help_lines() };
+        Check { help, ..Check::new("account", provider, Health::Failed, trouble.to_string()) }
     };
     let connection = match berth_clouds::connect(&credentials) {
         Ok(connection) => connection,

@@ -209,11 +209,7 @@ async fn import(args: &Args, workspace: &Workspace, address: Option<Address>) ->
     let identity = provider.identity().await?;
     let owners = workspace.store.owners(&choice.name, &org, &env).await?;
     if let Some(own) = owners.first().filter(|_| !owners.contains(&identity)) {
-        let trouble = other_account(&choice.name, own, &identity);
-        return Err(trouble
-            .help
-            .iter()
-            .fold(Failure::new(trouble.message.clone()), |failure, line| failure.help(line)));
+        return Err(other_account(&choice.name, own, &identity).into());
     }
 
     let mut left_out = Vec::new();

@@ -2,7 +2,7 @@
 
 use crate::address::Names;
 use crate::terminal::harmless_line;
-use berth_engine::progress::Progress;
+use berth_engine::progress::{Progress, Skip};
 use berth_model::ResourceId;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -74,7 +74,7 @@ impl Board {
             Progress::Failed { resource, trouble } => {
                 self.rows.remove(resource);
                 self.failed += 1;
-                Some(self.ended("✗", resource, &cut(&trouble.message), None))
+                Some(self.ended("✗", resource, &cut(&trouble.to_string()), None))
             }
             Progress::Skipped { resource, because } => {
                 self.rows.remove(resource);
@@ -150,11 +150,10 @@ impl Board {
 }
 
 /// Why it is not at its end: the run was, or something that it needs is not.
-fn left_out(because: &str) -> String {
+fn left_out(because: &Skip) -> String {
     match because {
-        "interrupted" => because.to_owned(),
-        needed if needed.contains('/') && !needed.contains(' ') => format!("not tried: it needs {needed}"),
-        other => format!("not tried: {other}"),
+        Skip::Interrupted => because.to_string(),
+        _ => format!("not tried: {because}"),
     }
 }
 

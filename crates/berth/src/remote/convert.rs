@@ -150,12 +150,10 @@ pub fn trouble(problem: &pb::Problem) -> Failure {
     problem.help.iter().fold(failure, |failure, line| failure.help(line))
 }
 
-/// The same about a resource, which its message begins with.
+/// The same about a resource. A server of an earlier version does not say which; its message does.
 pub fn resource_trouble(problem: &pb::Problem) -> (ResourceId, Trouble) {
-    let said = problem.message.split(": ").next().unwrap_or_default();
-    let (kind, name) = said.split_once('/').filter(|_| !said.contains(' ')).unwrap_or(("", ""));
-    let trouble = Trouble { help: problem.help.clone(), ..Trouble::refused(problem.message.clone()) };
-    (ResourceId::new(kind, name), trouble)
+    let trouble = Trouble::refused(problem.message.as_str());
+    (id_of(problem.resource.as_ref()), problem.help.iter().fold(trouble, |trouble, line| trouble.help(line.as_str())))
 }
 
 impl From<Fault> for Failure {

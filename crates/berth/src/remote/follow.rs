@@ -6,8 +6,8 @@ use super::{Remote, convert};
 use crate::address::Names;
 use crate::failure::Failure;
 use crate::progress::Display;
-use berth_engine::handler::{Class, Trouble};
-use berth_engine::progress::{Progress, Watcher};
+use berth_engine::handler::{Class, Help, Trouble};
+use berth_engine::progress::{Progress, Skip, Watcher};
 use berth_engine::{Action, Plan, Report};
 use berth_model::ResourceId;
 use berth_server::pb;
@@ -202,7 +202,8 @@ impl Follow<'_> {
                 ..Default::default()
             };
             match self.remote.tasks(request, 1).await.map(|mut tasks| tasks.pop()) {
-                Ok(Some(task)) if task.message == trouble.message => trouble.help = task.help,
+                // Only a task that failed has advice.
+                Ok(Some(task)) => trouble.help = task.help.into_iter().map(Help::from).collect(),
                 Ok(_) => {}
                 Err(failure) => tracing::debug!(%failure, "the task that failed could not be read"),
             }
@@ -270,8 +271,7 @@ impl Follow<'_> {
             }
             return;
         }
-        let because = "it waits for approval".to_owned();
-        self.end(id, Progress::Skipped { resource: id.clone(), because });
+        self.end(id, Progress::Skipped { resource: id.clone(), because: Skip::AwaitsApproval });
         self.followed.awaiting.push(id.clone());
     }
 
@@ -304,8 +304,8 @@ impl Follow<'_> {
                 let needed = track.after.iter().find(|needed| over.contains(needed))?;
                 Some((track.goal.id.clone(), needed.clone()))
             });
-            let Some((id, because)) = next else { return };
-            self.end(&id, Progress::Skipped { resource: id.clone(), because: because.to_string() });
+            let Some((id, needed)) = next else { return };
+            self.end(&id, Progress::Skipped { resource: id.clone(), because: Skip::Needs(needed) });
             self.followed.report.skipped.push(id);
         }
     }

@@ -150,7 +150,7 @@ const MESSAGES: &[(&str, &str, How)] = &[
     ("berth/src/watch/view.rs", "command(\"describe\"", GUARDED),
     ("clouds/src/digitalocean/words.rs", "to check it:   berth doctor", Run("every_command_works_the_same")),
     ("engine/src/identity.rs", "berth account move", ACCOUNT),
-    ("engine/src/lower.rs", "to adopt it:   berth import {resource} {object}{}", GONE),
+    ("engine/src/trouble.rs", "to adopt it:   berth import {resource} {object}{}", GONE),
     ("engine/src/lower.rs", "to look at it:   berth describe {owner}{}", GONE),
     ("engine/src/unit_loop.rs", "delete it there or with `berth delete`", Not("one of two ways, told in a sentence")),
     (

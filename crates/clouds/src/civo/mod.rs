@@ -255,7 +255,8 @@ impl Shared {
     async fn drain(&self, region: &str, cluster: &str, old: Option<&View<'_>>, new: Option<&View<'_>>) -> Outcome<()> {
         let Some(old) = old else { return Ok(()) };
         let unreachable = |trouble: Trouble| {
-            Trouble::new(trouble.class, format!("the nodes of pool {} cannot be drained: {}", old.id, trouble.message))
+            let message = format!("the nodes of pool {} cannot be drained: {trouble}", old.id);
+            Trouble::new(trouble.class, message)
                 .help("Berth moves the work to the new nodes before the old ones go, and needs the cluster's API for it")
                 .help("check that the firewall lets this machine reach port 6443")
                 .help("where Berth is not meant to reach it, set the annotation berth.dev/ready-gate: cloud: Civo then drains by itself")
@@ -294,7 +295,7 @@ impl Shared {
 fn in_use(trouble: Trouble, clusters: Outcome<Vec<String>>) -> Trouble {
     match clusters {
         Ok(names) if !names.is_empty() => {
-            Trouble::refused(format!("it is still in use by {}: {}", names.join(", "), trouble.message))
+            Trouble::refused(format!("it is still in use by {}: {trouble}", names.join(", ")))
         }
         _ => trouble,
     }

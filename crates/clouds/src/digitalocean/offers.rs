@@ -129,10 +129,10 @@ mod tests {
     fn what_is_not_offered_is_refused_with_the_nearest() {
         assert!(size(&options(), "c-2").is_ok());
         let trouble = size(&options(), "s-2vcpu-5gb").unwrap_err();
-        assert_eq!(trouble.message, "DigitalOcean has no nodes of size `s-2vcpu-5gb`");
-        assert_eq!(trouble.help[0], "the nearest that it offers: s-2vcpu-4gb, s-4vcpu-8gb, c-2");
+        assert_eq!(trouble.to_string(), "DigitalOcean has no nodes of size `s-2vcpu-5gb`");
+        assert_eq!(trouble.help_lines()[0], "the nearest that it offers: s-2vcpu-4gb, s-4vcpu-8gb, c-2");
         assert!(region(&options(), "fra1").is_ok());
-        assert_eq!(region(&options(), "fra2").unwrap_err().help[0], "the nearest that it offers: fra1, nyc3");
+        assert_eq!(region(&options(), "fra2").unwrap_err().help_lines()[0], "the nearest that it offers: fra1, nyc3");
         assert_eq!(version(&options(), "v1.33.1", None).unwrap(), "1.33.1-do.0");
     }
 }

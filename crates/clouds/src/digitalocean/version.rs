@@ -154,12 +154,12 @@ mod tests {
     #[test]
     fn what_is_not_offered_is_refused_with_the_nearest() {
         let trouble = resolve("1.32.9", &OFFERED, None).unwrap_err();
-        assert_eq!(trouble.message, "DigitalOcean does not offer Kubernetes 1.32.9");
-        assert_eq!(trouble.help[0], "the nearest that it offers: 1.32.5-do.0, 1.33.1-do.2");
+        assert_eq!(trouble.to_string(), "DigitalOcean does not offer Kubernetes 1.32.9");
+        assert_eq!(trouble.help_lines()[0], "the nearest that it offers: 1.32.5-do.0, 1.33.1-do.2");
         let trouble = resolve("1.99.0", &OFFERED, None).unwrap_err();
-        assert_eq!(trouble.help[0], "the nearest that it offers: 1.33.1-do.3");
-        assert!(resolve("latest", &OFFERED, None).unwrap_err().message.contains("not a Kubernetes version"));
-        assert!(resolve(">=1.30", &OFFERED, None).unwrap_err().message.ends_with("does not offer Kubernetes 1.30"));
+        assert_eq!(trouble.help_lines()[0], "the nearest that it offers: 1.33.1-do.3");
+        assert!(resolve("latest", &OFFERED, None).unwrap_err().to_string().contains("not a Kubernetes version"));
+        assert!(resolve(">=1.30", &OFFERED, None).unwrap_err().to_string().ends_with("does not offer Kubernetes 1.30"));
         assert!(resolve("1.33-do.1", &OFFERED, None).is_err());
         assert!(resolve("1.33.1-do.9", &OFFERED, None).is_err());
     }

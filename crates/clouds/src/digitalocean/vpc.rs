@@ -72,8 +72,6 @@ impl Handler for VpcHandler {
                 let other = self.find(desired, None).await?.map(|other| other.id);
                 Err(taken("network", name, other))
             }
-            Err(trouble) if trouble.message.contains("overlap") => Err(trouble
-                .help("choose another range in spec.ipRangeCidr, or leave it out: DigitalOcean then takes a free one")),
             Err(trouble) => Err(trouble),
         }
     }

@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_used_says_why_and_keeps_the_secret() {
-        let error = |user: &str| Config::parse(&kubeconfig(user)).err().map(|t| t.message).unwrap_or_default();
+        let error = |user: &str| Config::parse(&kubeconfig(user)).err().map(|t| t.to_string()).unwrap_or_default();
         assert!(error("    client-key-data: '%%secret%%'\n").ends_with("`client-key-data` is not base64"));
         assert!(error("    exec: {command: login}\n").ends_with("it needs a program to log in"));
         assert!(error("    tokenFile: /x\n").contains("`tokenFile` names a file"));

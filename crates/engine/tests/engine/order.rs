@@ -2,7 +2,7 @@
 
 use crate::cloud::Fault;
 use crate::world::{Spec, World, ops, parse};
-use berth_engine::handler::{Class, Trouble};
+use berth_engine::handler::{Class, Help, Trouble};
 use berth_engine::{Interrupt, Report};
 use std::time::Duration;
 
@@ -107,7 +107,7 @@ async fn a_failing_parent_skips_its_children_and_nothing_else() {
     assert_eq!(failed(&report), ["k8s"]);
     assert_eq!(names(&report.skipped), ["batch"]);
     assert_eq!(names(&report.done), ["fw", "net", "other", "test"]);
-    assert!(report.failed[0].1.message.contains("no capacity"), "{report:?}");
+    assert!(report.failed[0].1.to_string().contains("no capacity"), "{report:?}");
     assert_eq!(world.state.resources.values().filter(|r| r.status.state == "Failed").count(), 1);
 }
 
@@ -171,7 +171,7 @@ async fn a_taken_name_is_known_before_anything_is_made() {
         assert_eq!(planned.troubles.len(), 1, "{:?}", planned.troubles);
         let trouble = &planned.troubles[0].1;
         assert!(
-            matches!(trouble.class, Class::Taken { .. }) && trouble.help[0].contains("berth import"),
+            matches!(trouble.class, Class::Taken { .. }) && matches!(trouble.help[0], Help::Adopt { .. }),
             "{trouble:?}"
         );
     }
@@ -188,7 +188,10 @@ async fn a_name_taken_after_the_plan_is_told_by_the_create() {
     let report = world.carry_out(request, planned, crate::memory::Crash::Never, Interrupt::default()).await;
     let (id, trouble): &(_, Trouble) = &report.failed[0];
     assert_eq!((id.name.as_str(), report.failed.len()), ("k8s", 1));
-    assert!(matches!(trouble.class, Class::Taken { .. }) && trouble.help[0].contains("berth import"), "{trouble:?}");
+    assert!(
+        matches!(trouble.class, Class::Taken { .. }) && matches!(trouble.help[0], Help::Adopt { .. }),
+        "{trouble:?}"
+    );
     assert!(!world.state.units.values().any(|unit| unit.key == "cluster"), "a refused create leaves no row");
 }
 

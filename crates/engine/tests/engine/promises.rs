@@ -19,9 +19,9 @@ async fn late(world: &mut World, request: Request, mut planned: Planned) -> Repo
     world.carry_out(request, planned, Crash::Never, Interrupt::default()).await
 }
 
-fn only_trouble(report: &Report) -> &str {
+fn only_trouble(report: &Report) -> String {
     assert_eq!(report.failed.len(), 1, "{report:?}");
-    &report.failed[0].1.message
+    report.failed[0].1.to_string()
 }
 
 fn change(world: &World, unit_type: &str, field: &str, value: serde_json::Value) {

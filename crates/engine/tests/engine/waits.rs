@@ -20,7 +20,7 @@ async fn a_deadline_ends_the_wait_and_the_next_run_goes_on() {
     let report = world.apply(&Spec::full()).await.unwrap();
     assert!(started.elapsed() >= Duration::from_secs(600) && started.elapsed() < Duration::from_secs(620));
     let trouble = &report.failed[0].1;
-    assert!(trouble.message.contains("is still building after 10m00s"), "{trouble:?}");
+    assert!(trouble.to_string().contains("is still building after 10m00s"), "{trouble:?}");
     assert_eq!(world.state.units.len(), 1, "the object is recorded");
     world.cloud.lock().build = Duration::ZERO;
     let now = Instant::now();
@@ -36,7 +36,7 @@ async fn a_delete_that_never_ends_is_given_up_at_the_deadline() {
     let started = Instant::now();
     let report = world.destroy().await.unwrap();
     assert!(started.elapsed() < Duration::from_secs(70));
-    assert!(report.failed[0].1.message.contains("is still being deleted after 1m00s"), "{report:?}");
+    assert!(report.failed[0].1.to_string().contains("is still being deleted after 1m00s"), "{report:?}");
     assert_eq!(report.skipped.len(), 4);
 }
 
@@ -79,9 +79,12 @@ async fn a_pause_beyond_the_deadline_is_told_at_once() {
     let report = world.apply(&Spec::full()).await.unwrap();
     assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
     let trouble = &report.failed[0].1;
-    assert!(trouble.message.starts_with("the cloud takes calls again in 75 s, at "), "{trouble:?}");
-    assert!(trouble.message.contains("beyond the 1m00s that the resource may take: create: too many"), "{trouble:?}");
-    assert!(trouble.help.iter().any(|line| line.starts_with("run the same command again then")), "{trouble:?}");
+    assert!(trouble.to_string().starts_with("the cloud takes calls again in 75 s, at "), "{trouble:?}");
+    assert!(
+        trouble.to_string().contains("beyond the 1m00s that the resource may take: create: too many"),
+        "{trouble:?}"
+    );
+    assert!(trouble.help_lines().iter().any(|line| line.starts_with("run the same command again then")), "{trouble:?}");
     world.settle(&Spec::full()).await;
 }
 
@@ -117,7 +120,7 @@ async fn a_call_that_always_fails_is_given_up() {
         });
         let report = if what == "delete" { world.destroy().await } else { world.apply(&wanted).await }.unwrap();
         assert_eq!(report.failed.len(), 1, "{what}: {report:?}");
-        assert!(report.failed[0].1.message.starts_with("gave up after 15 tries"), "{what}: {report:?}");
+        assert!(report.failed[0].1.to_string().starts_with("gave up after 15 tries"), "{what}: {report:?}");
         let calls = calls.load(std::sync::atomic::Ordering::SeqCst);
         assert!(calls < 200, "{what}: {calls} calls");
         if what == "delete" {
@@ -135,10 +138,10 @@ async fn an_update_without_effect_is_told() {
     world.cloud.lock().ignores = Some("node_count");
     let report = world.apply(&Spec { nodes: 9, ..Spec::full() }).await.unwrap();
     assert!(
-        report.failed[0].1.message.contains("accepted the change of node_count and still shows 2 in place of 9"),
+        report.failed[0].1.to_string().contains("accepted the change of node_count and still shows 2 in place of 9"),
         "{report:?}"
     );
-    let help = report.failed[0].1.help.join("\n");
+    let help = report.failed[0].1.help_lines().join("\n");
     assert!(help.contains("console") && help.contains("apply again"), "{help}");
     world.cloud.lock().ignores = None;
     world.settle(&Spec { nodes: 9, ..Spec::full() }).await;

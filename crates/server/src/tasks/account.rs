@@ -50,6 +50,5 @@ pub async fn check(
 }
 
 fn refused(account: &str, own: &Identity, who: &Identity) -> Fault {
-    let trouble = other_account(account, own, who);
-    Fault { help: trouble.help, ..Fault::new(Code::Refused, trouble.message) }
+    other_account(account, own, who).into()
 }

@@ -162,8 +162,8 @@ impl Reader<'_> {
             let shared = self.shared;
             if let Some(declared) = self.account(&name).await? {
                 shared.allow_url(declared).map_err(|trouble| Fault {
-                    help: trouble.help,
-                    ..Fault::new(Code::Refused, format!("Account {name}: {}", trouble.message))
+                    help: trouble.help_lines(),
+                    ..Fault::new(Code::Refused, format!("Account {name}: {trouble}"))
                 })?;
                 let (row, token) = AccountRow::of(&name, declared, only_looks);
                 if let Some(token) = token {

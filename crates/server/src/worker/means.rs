@@ -71,13 +71,10 @@ impl Means {
             return Ok(credentials);
         }
         self.lends()?;
-        Credentials::from_env(provider, var).map_err(|mut trouble| {
-            trouble.message = format!("this worker has no token for {provider}");
-            trouble.help = vec![
-                format!("apply an Account for {provider}, or set its variables where the worker runs"),
-                "a worker that only rehearses:   berth server --sandbox".into(),
-            ];
-            trouble
+        Credentials::from_env(provider, var).map_err(|trouble| {
+            Trouble::new(trouble.class, format!("this worker has no token for {provider}"))
+                .help(format!("apply an Account for {provider}, or set its variables where the worker runs"))
+                .help("a worker that only rehearses:   berth server --sandbox")
         })
     }
 
@@ -208,7 +205,10 @@ mod tests {
         assert_eq!(read(inside.join("token")).unwrap().token.expose_secret(), "good");
         for path in [outside, inside.join("link"), inside.join("none")] {
             let trouble = read(path).unwrap_err();
-            assert!(trouble.help[0].contains("--allow-file") && !trouble.message.contains("hunter2"), "{trouble}");
+            assert!(
+                trouble.help_lines()[0].contains("--allow-file") && !trouble.to_string().contains("hunter2"),
+                "{trouble}"
+            );
         }
     }
 
@@ -240,7 +240,7 @@ mod tests {
             let answer = with(own_for, orgs);
             assert_eq!(answer.is_ok(), lent, "{own_for:?} {orgs:?}");
             if let Err(trouble) = answer {
-                assert!(trouble.help.iter().any(|line| line.contains("--own-credentials-for")), "{trouble}");
+                assert!(trouble.help_lines().iter().any(|line| line.contains("--own-credentials-for")), "{trouble}");
             }
         }
     }
@@ -248,7 +248,7 @@ mod tests {
     #[test]
     fn variables_are_read_only_where_allowed() {
         let trouble = Means::default().credentials(&row(TokenFrom::Env("PATH".into()), None), None).unwrap_err();
-        assert!(trouble.help[0].contains("--allow-env PATH"));
+        assert!(trouble.help_lines()[0].contains("--allow-env PATH"));
         let means = Means { allow_env: ["PATH".to_owned()].into(), ..Means::default() };
         assert!(means.credentials(&row(TokenFrom::Env("PATH".into()), None), None).is_ok());
     }
@@ -258,7 +258,7 @@ mod tests {
         let means = Means { allow_env: ["PATH".to_owned()].into(), ..Means::default() };
         let evil = Some("https://evil.example");
         let trouble = means.credentials(&row(TokenFrom::Env("PATH".into()), evil), None).unwrap_err();
-        assert!(trouble.message.contains("evil.example"));
+        assert!(trouble.to_string().contains("evil.example"));
         let usual = Some("https://api.civo.com/");
         assert!(means.credentials(&row(TokenFrom::Env("PATH".into()), usual), None).is_ok());
         let own = SecretString::from("given");

@@ -95,10 +95,11 @@ fn failed(trouble: &Trouble) -> End {
         }
         // Another worker may have the right credentials.
         Class::NotFound | Class::Quota | Class::Unauthorized | Class::OtherAccount | Class::Unanswered => "failed",
-        Class::Refused if trouble.passes() => "failed",
+        // A new plan may succeed although this one was given up.
+        Class::Moved | Class::Unfinished => "failed",
         Class::Refused | Class::Taken { .. } => "refused",
     };
-    let (message, help) = (trouble.message.clone(), trouble.help.clone());
+    let (message, help) = (trouble.to_string(), trouble.help_lines());
     let outcome = outcome.into();
     End::Report(Box::new(pb::ReportRequest {
         outcome,
@@ -189,10 +190,12 @@ impl Job {
         }
         if let Some((_, trouble)) = report.failed.first() {
             // A task is of one resource: it cannot take those away that use the old object.
-            return Err(match goes_first && trouble.class == Class::Refused {
-                true => failed(&trouble.clone().help(FIRST_GO_OTHERS)),
-                false => failed(trouble),
-            });
+            return Err(
+                match goes_first && matches!(trouble.class, Class::Refused | Class::Moved | Class::Unfinished) {
+                    true => failed(&trouble.clone().help(FIRST_GO_OTHERS)),
+                    false => failed(trouble),
+                },
+            );
         }
         if report.interrupted || !report.left.is_empty() || !report.skipped.is_empty() {
             return Err(End::Stopped);

@@ -162,8 +162,8 @@ impl Watcher for Words {
                 self.doing(&format!("done in {:.1} s: {summary}", took.as_secs_f64()));
             }
             Progress::Failed { trouble, .. } => {
-                self.doing(&trouble.message);
-                trouble.help.iter().for_each(|line| self.line(line));
+                self.doing(&trouble.to_string());
+                trouble.help.iter().for_each(|line| self.line(&line.to_string()));
             }
             Progress::Skipped { because, .. } => self.doing(&format!("not done: {because}")),
         }

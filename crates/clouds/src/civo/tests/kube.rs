@@ -174,7 +174,7 @@ async fn an_autoscaler_of_others_is_left_alone() {
     let pool = "nodePoolName: batch\ncluster: {valueFrom: {name: shop}}\nregion: fra1\nsize: g4s.kube.medium\nnodeCount: 2\nautoScale: true\nminNodes: 1\nmaxNodes: 5\n";
     let mut unit = autoscaler("CivoKubernetesNodePool", "one", pool, &cluster, Some("one-1"));
     let trouble = world.create(&mut unit, "b").await.unwrap_err();
-    assert_eq!(trouble.message, "the cluster already has a cluster autoscaler that Berth does not manage");
+    assert_eq!(trouble.to_string(), "the cluster already has a cluster autoscaler that Berth does not manage");
     assert_eq!(arguments(&kube.get(DEPLOYMENT).await.unwrap().unwrap()), ["--nodes=1:10:workers"]);
 }
 

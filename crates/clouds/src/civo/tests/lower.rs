@@ -73,8 +73,12 @@ tags: [team:shop]
 fn a_firewall_without_a_region_says_what_to_set() {
     let yaml = manifest("CivoFirewall", "shop-fw", "name: shop-fw\nnetworkId: {value: net-1}\n");
     let trouble = lowered(&yaml, &[]).unwrap_err();
-    assert_eq!(trouble.message, "it is not said in which region CivoFirewall/shop-fw is");
-    assert!(trouble.help[0].contains("spec.region") && trouble.help[0].contains("CIVO_REGION"), "{:?}", trouble.help);
+    assert_eq!(trouble.to_string(), "it is not said in which region CivoFirewall/shop-fw is");
+    assert!(
+        trouble.help_lines()[0].contains("spec.region") && trouble.help_lines()[0].contains("CIVO_REGION"),
+        "{:?}",
+        trouble.help
+    );
     let in_account = lowered_in(&yaml, &[], Some("PHX1")).unwrap();
     assert_eq!(in_account.units[0].scope, "phx1");
 }
@@ -196,5 +200,5 @@ taints: [{key: dedicated, value: batch, effect: NoSchedule}]
 fn a_pool_cannot_be_taken_for_a_default_one() {
     let spec = "nodePoolName: berth-default\ncluster: {value: c}\nregion: fra1\nsize: g4s.kube.medium\nnodeCount: 2\n";
     let trouble = lowered(&manifest("CivoKubernetesNodePool", "p", spec), &[]).unwrap_err();
-    assert_eq!(trouble.message, "a pool cannot be named `berth-default`");
+    assert_eq!(trouble.to_string(), "a pool cannot be named `berth-default`");
 }

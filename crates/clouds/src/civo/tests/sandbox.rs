@@ -185,7 +185,7 @@ async fn a_default_network_is_refused_before_anything_is_made() {
     let yaml = manifest("CivoVpc", "n", "networkName: n\nregion: fra1\nisDefaultForRegion: true\n");
     let mut unit = lowered(&yaml, &[]).unwrap().units.remove(0);
     let trouble = world.create(&mut unit, TOKEN).await.unwrap_err();
-    assert_eq!(trouble.message, "Civo's API cannot make a network the default one of its region");
+    assert_eq!(trouble.to_string(), "Civo's API cannot make a network the default one of its region");
 }
 
 #[tokio::test]
@@ -261,7 +261,7 @@ async fn a_cluster_is_built_used_changed_and_deleted() {
         .await;
     let held = held.unwrap_err();
     assert_eq!(held.class, Class::Refused);
-    assert!(held.message.contains("shop-k9s"), "{held}");
+    assert!(held.to_string().contains("shop-k9s"), "{held}");
     world.remove(&more, &id, false).await;
     world.remove(&network_unit, &network, false).await;
     assert_eq!(world.objects(CLUSTER).len(), 0);
@@ -276,7 +276,7 @@ async fn what_the_cloud_does_not_offer_is_refused_with_what_it_does() {
         change(&mut unit);
         let trouble = world.create(&mut unit, TOKEN).await.unwrap_err();
         assert_eq!(trouble.class, Class::Refused);
-        format!("{}: {}", trouble.message, trouble.help.join("; "))
+        format!("{}: {}", trouble, trouble.help_lines().join("; "))
     };
     let version = refuse("g4s.kube.small", "1.29.7", &|_| {}).await;
     assert!(
@@ -317,7 +317,7 @@ async fn a_lost_answer_is_found_again() {
     world.fail("POST /v2/kubernetes/clusters drop-after");
     let trouble = world.create(&mut unit, TOKEN).await.unwrap_err();
     assert!(trouble.is_retry(), "{trouble}");
-    assert!(trouble.message.starts_with("POST /v2/kubernetes/clusters: no answer from Civo"), "{trouble}");
+    assert!(trouble.to_string().starts_with("POST /v2/kubernetes/clusters: no answer from Civo"), "{trouble}");
     world.fail("");
     let found = world.handler(CLUSTER).find(&unit.props, Some(TOKEN)).await.unwrap().unwrap();
     world.settle(&unit, &found.id).await;
@@ -407,14 +407,14 @@ async fn unreachable_and_unwelcome_are_told_apart() {
     world.fail("401");
     let trouble = world.cloud.identity().await.unwrap_err();
     assert_eq!(trouble.class, Class::Unauthorized);
-    assert!(trouble.help[0].contains("CIVO_TOKEN"), "{:?}", trouble.help);
+    assert!(trouble.help_lines()[0].contains("CIVO_TOKEN"), "{:?}", trouble.help);
     world.fail("");
     assert_eq!(world.cloud.identity().await.unwrap().name(), "sandbox@berth.dev");
 
     let mut credentials = Credentials::new("civo", "secret-token-123");
     credentials.api_url = Some("http://127.0.0.1:9".into());
     let trouble = connect(&credentials).unwrap().identity().await.unwrap_err();
-    assert!(trouble.is_retry() && trouble.message.contains("no answer from Civo"), "{trouble}");
+    assert!(trouble.is_retry() && trouble.to_string().contains("no answer from Civo"), "{trouble}");
     assert!(!format!("{trouble:?}").contains("secret-token-123"));
 }
 
@@ -485,8 +485,15 @@ async fn a_restricted_cluster_has_a_firewall_of_its_own() {
     assert_eq!(text(&seen.props, "firewall"), made[0].1);
     let own = world.look(&made[0].0, &made[0].1).await.unwrap();
     let refused = world.handler(FIREWALL).check_leaving(&own, &[]).await.unwrap_err();
-    assert_eq!(refused.message, "the firewall `shop-k8s-api` that apiAllowedCidrs made cannot go: shop-k8s uses it");
-    assert!(refused.help.iter().any(|line| line.contains("apiAllowedCidrs: [0.0.0.0/0]")), "{:?}", refused.help);
+    assert_eq!(
+        refused.to_string(),
+        "the firewall `shop-k8s-api` that apiAllowedCidrs made cannot go: shop-k8s uses it"
+    );
+    assert!(
+        refused.help_lines().iter().any(|line| line.contains("apiAllowedCidrs: [0.0.0.0/0]")),
+        "{:?}",
+        refused.help
+    );
     // The same plan gives the cluster another firewall.
     let moving: UnitPlan = serde_json::from_value(json!({
         "key": "cluster", "unit_type": CLUSTER, "op": "update",
@@ -499,7 +506,11 @@ async fn a_restricted_cluster_has_a_firewall_of_its_own() {
         world.handler(FIREWALL).delete(&seen, &made[0].0.props, false).await.unwrap_err()
     };
     assert_eq!(trouble.class, Class::Refused);
-    assert!(trouble.help.iter().any(|line| line.contains("apiAllowedCidrs: [0.0.0.0/0]")), "{:?}", trouble.help);
+    assert!(
+        trouble.help_lines().iter().any(|line| line.contains("apiAllowedCidrs: [0.0.0.0/0]")),
+        "{:?}",
+        trouble.help
+    );
     for (unit, id) in made.iter().rev() {
         world.remove(unit, id, false).await;
     }

@@ -74,12 +74,12 @@ async fn quotas_and_full_regions_say_what_to_do() {
         world.fail(rule);
         let trouble = world.handler(CLUSTER).create(&props, TOKEN, false).await.unwrap_err();
         assert_eq!(trouble.class, Class::Quota, "{rule}: {trouble}");
-        assert!(trouble.help.iter().any(|line| line.contains("raise the limit")));
+        assert!(trouble.help_lines().iter().any(|line| line.contains("raise the limit")));
     }
     world.fail("POST /v2/kubernetes/clusters 403");
     let trouble = world.handler(CLUSTER).create(&props, TOKEN, false).await.unwrap_err();
     assert_eq!(trouble.class, Class::Unauthorized);
-    assert!(trouble.help[0].contains("DIGITALOCEAN_ACCESS_TOKEN"));
+    assert!(trouble.help_lines()[0].contains("DIGITALOCEAN_ACCESS_TOKEN"));
     assert!(world.handler(CLUSTER).find(&props, Some(TOKEN)).await.unwrap().is_none());
     world.sandbox.stop().await;
 }

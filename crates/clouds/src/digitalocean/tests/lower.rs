@@ -89,7 +89,7 @@ fn clusters() {
     assert!(lowered.units[0].props["vpc"].as_str().unwrap().starts_with(berth_model::UNKNOWN));
 
     full.metadata.annotations.insert("berth.dev/ready-gate".into(), "clod".into());
-    assert_eq!(full.lower().unwrap_err().message, "the annotation berth.dev/ready-gate is `clod`");
+    assert_eq!(full.lower().unwrap_err().to_string(), "the annotation berth.dev/ready-gate is `clod`");
 }
 
 #[test]

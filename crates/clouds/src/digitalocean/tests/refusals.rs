@@ -27,7 +27,7 @@ fn refusals_have_a_meaning() {
 #[test]
 fn a_taken_name_tells_whose_it_is() {
     let trouble = taken("cluster", "blog-k8s", Some("id-1".into()));
-    assert_eq!(trouble.message, "DigitalOcean already has a cluster named `blog-k8s`, not managed by Berth");
+    assert_eq!(trouble.to_string(), "DigitalOcean already has a cluster named `blog-k8s`, not managed by Berth");
     assert_eq!(trouble.class, Class::Taken { id: Some("id-1".into()) });
 }
 

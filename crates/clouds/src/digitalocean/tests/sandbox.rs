@@ -32,7 +32,7 @@ async fn a_network_from_create_to_delete() {
     let (seen, changed) = world.settle(NETWORK, &id, &props).await;
     assert_eq!(changed, ["is_default_for_region"]);
     let trouble = world.handler(NETWORK).delete(&seen, &props, false).await.unwrap_err();
-    assert!(trouble.message.contains("is the default network of fra1"), "{trouble}");
+    assert!(trouble.to_string().contains("is the default network of fra1"), "{trouble}");
     world.sandbox.stop().await;
 }
 
@@ -93,7 +93,7 @@ async fn a_cluster_from_create_to_delete_with_every_field_changed() {
 
     let network = world.look(NETWORK, &vpc, &vpc_props).await.unwrap();
     let trouble = world.handler(NETWORK).delete(&network, &vpc_props, false).await.unwrap_err();
-    assert!(trouble.is_retry() && trouble.help[0].starts_with("see what is still in it"), "{trouble:?}");
+    assert!(trouble.is_retry() && trouble.help_lines()[0].starts_with("see what is still in it"), "{trouble:?}");
     world.remove(CLUSTER, &id, &props, false).await;
     world.remove(NETWORK, &vpc, &vpc_props, false).await;
     assert!(world.everything().await.is_empty());
@@ -238,11 +238,11 @@ async fn what_is_not_offered_is_refused_before_anything_is_made() {
     ];
     for (given, message) in cases {
         let trouble = world.checked(CLUSTER, &given).await.unwrap_err();
-        assert_eq!((trouble.message.as_str(), &trouble.class), (message, &Class::Refused));
+        assert_eq!((trouble.to_string().as_str(), &trouble.class), (message, &Class::Refused));
         assert!(!trouble.help.is_empty());
     }
     let trouble = world.checked(POOL, &pool(json!({}))).await.unwrap_err();
-    assert_eq!(trouble.message, "DigitalOcean has no cluster named `blog-k8s`");
+    assert_eq!(trouble.to_string(), "DigitalOcean has no cluster named `blog-k8s`");
     world.sandbox.stop().await;
 }
 

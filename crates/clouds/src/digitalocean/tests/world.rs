@@ -154,12 +154,12 @@ pub fn merge(spec: &mut Value, changes: Value) {
 pub async fn versions(world: &World) -> (String, String) {
     let props = cluster(json!({"kubernetesVersion": "1.0.0"}));
     let trouble = world.checked(CLUSTER, &props).await.unwrap_err();
-    let lowest = trouble.help[0].rsplit(": ").next().unwrap().to_owned();
+    let lowest = trouble.help_lines()[0].rsplit(": ").next().unwrap().to_owned();
     let minor: u32 = lowest.split('.').nth(1).unwrap().parse().unwrap();
     let next = cluster(json!({"kubernetesVersion": format!("1.{}.0", minor + 1)}));
     let higher = match world.checked(CLUSTER, &next).await {
         Ok(props) => props["kubernetes_version"].as_str().unwrap().to_owned(),
-        Err(trouble) => trouble.help[0].rsplit([' ', ',']).next().unwrap().to_owned(),
+        Err(trouble) => trouble.help_lines()[0].rsplit([' ', ',']).next().unwrap().to_owned(),
     };
     (lowest, higher)
 }

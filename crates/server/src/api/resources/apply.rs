@@ -219,8 +219,8 @@ fn one(
         match accounts.choose(manifest) {
             Ok(choice) => account = choice.name,
             Err(trouble) => {
-                let mut problem = manifest.problem("spec.account", trouble.message);
-                problem.help = trouble.help;
+                let mut problem = manifest.problem("spec.account", trouble.to_string());
+                problem.help = trouble.help_lines();
                 return Ok(Err(Box::new(problem)));
             }
         }

@@ -86,8 +86,8 @@ async fn urls(shared: &Shared, manifests: &[Manifest]) -> Result<(), Fault> {
             refused => refused,
         };
         if let Err(trouble) = allowed {
-            let mut problem = manifest.problem(&format!("spec.{}.apiUrl", declared.provider), trouble.message);
-            problem.help = trouble.help;
+            let mut problem = manifest.problem(&format!("spec.{}.apiUrl", declared.provider), trouble.to_string());
+            problem.help = trouble.help_lines();
             problems.push(problem);
         }
     }

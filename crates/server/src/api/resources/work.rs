@@ -20,7 +20,7 @@ use crate::values::{object_to_struct, to_value};
 use berth_clouds::accounts::account_id;
 use berth_engine::unit::Op;
 use berth_engine::{Action, GoneCount, Plan, ResourcePlan, UnitPlan};
-use berth_model::{Manifest, ResourceId};
+use berth_model::{Manifest, Prose, ResourceId};
 use berth_store::{ListQuery, NewTask, StoredResource, TaskOp};
 use futures::future::try_join_all;
 use secrecy::SecretString;
@@ -131,9 +131,10 @@ async fn own_already(shared: &Shared, caller: &Principal, troubles: &mut [Troubl
         match caller.may_see(&unit.resource) {
             true => {
                 let trouble = berth_engine::managed_already(&row.id, object, &unit.resource);
-                (row.message, row.help) = (trouble.message, trouble.help);
+                (row.message, row.help) = (trouble.to_string(), trouble.help_lines());
             }
-            false => row.help.retain(|line| !line.contains(object.as_str())),
+            // A worker of an earlier version does not say which of its lines name the object.
+            false => row.help = row.open_help.take().unwrap_or_default(),
         }
     }
     Ok(())
@@ -162,7 +163,7 @@ async fn in_the_way(shared: &Shared, result: &mut PlanResult) -> Result<(), Faul
                     id.flags()
                 ),
             ];
-            result.troubles.push(TroubleRow { id, message, help, taken_by: None });
+            result.troubles.push(TroubleRow { id, message, help, taken_by: None, open_help: None });
             break;
         }
     }
@@ -206,14 +207,12 @@ pub(super) fn common_service<'a>(kinds: impl Iterator<Item = &'a str>) -> String
 
 /// What stands in the way of one resource, at the place where it is declared.
 fn problem(trouble: &TroubleRow, manifest: Option<&Manifest>) -> pb::Problem {
-    let mut problem = match manifest.map(|manifest| manifest.problem("metadata.name", trouble.message.clone())) {
+    let message = Prose::from(trouble.message.as_str()).about(&trouble.id.to_string());
+    let mut problem = match manifest.map(|manifest| manifest.problem("metadata.name", message.clone())) {
         Some(diagnostic) => pb::Problem::from(&diagnostic),
-        None => pb::Problem { severity: "error".into(), message: trouble.message.clone(), ..Default::default() },
+        None => pb::Problem { severity: "error".into(), message, ..Default::default() },
     };
-    let id = trouble.id.to_string();
-    if !problem.message.contains(&id) {
-        problem.message = format!("{id}: {}", problem.message);
-    }
+    problem.resource = Some(convert::id(&trouble.id));
     problem.path = String::new();
     problem.help = trouble.help.clone();
     problem
