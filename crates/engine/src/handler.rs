@@ -107,8 +107,8 @@ pub trait Handler: Send + Sync {
     }
 
     /// What to tell the user when waiting took too long: what was seen, what to check, what to type.
-    fn overdue(&self, id: &str, waiting_for: &str) -> Vec<String> {
-        vec![format!("{id} is still {waiting_for}; run the same command again to go on waiting")]
+    fn overdue(&self, id: &str, waiting: &Waiting) -> Vec<String> {
+        vec![format!("{id} is still {waiting}; run the same command again to go on waiting")]
     }
 }
 

@@ -98,19 +98,63 @@ pub struct Observed {
 pub enum Phase {
     /// The cloud says that it is done.
     Ready,
-    /// Still on its way; `what` is shown to the user ("building: 2 of 3 nodes ready").
-    Pending { what: String },
+    /// Still on its way.
+    Pending(Waiting),
     /// It will not become ready by waiting.
     Failed { reason: String },
     /// On its way out.
     Deleting,
 }
 
+/// What is waited for, and how it is told to the user ("building: 2 of 3 nodes ready").
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Waiting {
+    pub on: WaitFor,
+    pub what: Prose,
+}
+
+/// What advice may depend on when waiting took too long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum WaitFor {
+    /// The cloud works on it.
+    Work,
+    /// It does not answer this machine yet.
+    Access,
+    /// Parts of it are not ready: nodes of a cluster.
+    Parts,
+    /// It is being deleted.
+    Deletion,
+}
+
+impl Waiting {
+    pub fn on(on: WaitFor, what: impl Into<Prose>) -> Self {
+        Self { on, what: what.into() }
+    }
+}
+
+impl From<String> for Waiting {
+    fn from(what: String) -> Self {
+        Self::on(WaitFor::Work, what)
+    }
+}
+
+impl From<&str> for Waiting {
+    fn from(what: &str) -> Self {
+        Self::on(WaitFor::Work, what)
+    }
+}
+
+impl fmt::Display for Waiting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.what.fmt(f)
+    }
+}
+
 /// What the last gate before Ready found.
 #[derive(Clone, Debug, Default)]
 pub struct Readiness {
     /// `None` when ready, else what is still missing.
-    pub waiting_for: Option<String>,
+    pub waiting_for: Option<Waiting>,
     /// Secret outputs, such as a kubeconfig.
     pub secrets: BTreeMap<String, SecretString>,
     /// Which gate was used, shown in the status: `api`, `cloud`.

@@ -9,7 +9,7 @@ use crate::plan::UnitPlan;
 use crate::progress::Progress;
 use crate::record::{Closing, EntryId, Intent};
 use crate::run::{Shared, Stop};
-use crate::unit::{ASKED_AGAIN, Identity, Observed, Op, Phase, Props, Stray, Unit, UnitState};
+use crate::unit::{ASKED_AGAIN, Identity, Observed, Op, Phase, Props, Stray, Unit, UnitState, WaitFor, Waiting};
 use berth_model::ResourceId;
 use jiff::Timestamp;
 use std::sync::{Mutex, PoisonError};
@@ -184,7 +184,7 @@ impl UnitRun<'_> {
             let Some(observed) = observed else {
                 // Begun a moment ago and not seen yet: it may still appear, and nobody would know of it.
                 if asked.is_none() && shows_up_by.is_some_and(|by| Instant::now() < by) {
-                    self.overdue(row.id.as_deref().unwrap_or(&row.key), "not shown by the cloud")?;
+                    self.overdue(row.id.as_deref().unwrap_or(&row.key), &"not shown by the cloud".into())?;
                     self.cx.pause(pause_after(started.elapsed())).await?;
                     continue;
                 }
@@ -200,7 +200,7 @@ impl UnitRun<'_> {
                     }
                 };
                 if let Some(stray) = strays.into_iter().next() {
-                    self.overdue(&stray.id, "there")?;
+                    self.overdue(&stray.id, &"there".into())?;
                     self.step(&format!("{} was made by the same create, and goes too", stray.id));
                     row.id = Some(stray.id);
                     match entry.take() {
@@ -221,7 +221,7 @@ impl UnitRun<'_> {
                 return Ok(());
             };
             self.doing("deleting");
-            self.overdue(&observed.id, "being deleted")?;
+            self.overdue(&observed.id, &Waiting::on(WaitFor::Deletion, "being deleted"))?;
             // Accepted, and not shown as going yet: some clouds take a moment. After a while it is asked for again.
             if observed.phase == Phase::Deleting || asked.is_some_and(|at| at.elapsed() < DELETE_SHOWS_WITHIN) {
                 self.cx.pause(pause_after(started.elapsed())).await?;
@@ -271,12 +271,13 @@ impl UnitRun<'_> {
         if self.unit.key.contains('/') { format!("{}: {what}", self.unit.key) } else { what.to_owned() }
     }
 
-    pub fn overdue(&self, id: &str, what: &str) -> Result<(), Stop> {
+    pub fn overdue(&self, id: &str, waiting: &Waiting) -> Result<(), Stop> {
         if !self.limit.is_over() {
             return Ok(());
         }
-        let message = format!("{} {id} is still {what} after {}", self.unit.unit_type, self.limit.text());
-        let trouble = Trouble { class: Class::Refused, message, help: self.handler.overdue(id, what) };
+        let message = format!("{} {id} is still {waiting} after {}", self.unit.unit_type, self.limit.text());
+        let help = self.handler.overdue(id, waiting).into_iter().map(Help::from).collect();
+        let trouble = Trouble { help, ..Trouble::new(Class::Unfinished, message) };
         Err(trouble.help("it is recorded: run the same command again to go on waiting; `berth.dev/timeout` or --timeout sets how long").into())
     }
 

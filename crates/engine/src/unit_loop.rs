@@ -8,7 +8,7 @@ use crate::handler::{Class, Trouble};
 use crate::observe::read_one;
 use crate::patience::{Patience, SHOWS_UP_WITHIN, pause_after, shows_up_by, unanswered_until};
 use crate::run::Stop;
-use crate::unit::{ASKED_AGAIN, Observed, Op, Phase, Props, Stray, UnitState};
+use crate::unit::{ASKED_AGAIN, Observed, Op, Phase, Props, Stray, UnitState, WaitFor, Waiting};
 use crate::unit_calls::{Begun, UnitRun};
 use jiff::Timestamp;
 use serde_json::Value;
@@ -139,7 +139,7 @@ impl UnitRun<'_> {
     async fn absent(&self, work: &mut Work) -> Result<(), Stop> {
         if let Some(row) = work.row.as_ref().filter(|row| row.id.is_some()) {
             if work.shows_up_by.is_some_and(|by| Instant::now() < by) {
-                self.overdue(row.id.as_deref().unwrap_or_default(), "not shown by the cloud")?;
+                self.overdue(row.id.as_deref().unwrap_or_default(), &"not shown by the cloud".into())?;
                 return self.cx.pause(pause_after(work.waiting.elapsed())).await;
             }
             // Making it once more could make it twice: that is for the next plan to say.
@@ -151,7 +151,8 @@ impl UnitRun<'_> {
             if self.limit.is_over() {
                 let message =
                     format!("a create of {} was not answered, and may still take effect", self.unit.unit_type);
-                return Err(Trouble::refused(message).help(format!("{GO_ON} to go on waiting for it")).into());
+                let help = "run the same command again to go on waiting for it";
+                return Err(Trouble::new(Class::Unfinished, message).help(help).into());
             }
             self.doing("waiting whether a create without an answer took effect");
             return self.cx.pause(pause_after(work.waiting.elapsed())).await;
@@ -239,9 +240,11 @@ impl UnitRun<'_> {
                     .help("look at it in the cloud's own console; delete it there or with `berth delete`, then apply again")
                     .into());
             }
-            Phase::Pending { .. } if !wait => return self.leave(work, observed).await.map(Some),
-            Phase::Pending { what } => return self.wait_for(work, &observed, what).await,
-            Phase::Deleting => return self.wait_for(work, &observed, "being deleted").await,
+            Phase::Pending(_) if !wait => return self.leave(work, observed).await.map(Some),
+            Phase::Pending(waiting) => return self.wait_for(work, &observed, waiting).await,
+            Phase::Deleting => {
+                return self.wait_for(work, &observed, &Waiting::on(WaitFor::Deletion, "being deleted")).await;
+            }
         }
 
         let mut changes = diff(self.handler, &work.props, &observed);
@@ -263,9 +266,9 @@ impl UnitRun<'_> {
         }
     }
 
-    async fn wait_for(&self, work: &Work, observed: &Observed, what: &str) -> Result<Option<Made>, Stop> {
-        self.overdue(&observed.id, what)?;
-        self.doing(what);
+    async fn wait_for(&self, work: &Work, observed: &Observed, waiting: &Waiting) -> Result<Option<Made>, Stop> {
+        self.overdue(&observed.id, waiting)?;
+        self.doing(&waiting.to_string());
         self.cx.pause(pause_after(work.waiting.elapsed())).await?;
         Ok(None)
     }
@@ -313,7 +316,7 @@ impl UnitRun<'_> {
         if !announced {
             return Err(self.moved(&format!("has {} {}", changes[0].field, changes[0].from)).into());
         }
-        self.overdue(&observed.id, "being changed")?;
+        self.overdue(&observed.id, &"being changed".into())?;
         let mut props = work.props.clone();
         if !work.deposed.is_empty() {
             for (name, value) in props.iter_mut().filter(|(name, _)| names_it(name)) {
@@ -390,12 +393,12 @@ impl UnitRun<'_> {
                 }
             };
             work.calls.worked();
-            if let Some(what) = readiness.waiting_for {
+            if let Some(waiting) = readiness.waiting_for {
                 if !wait {
                     return Ok(Settled::Pending);
                 }
-                self.overdue(&observed.id, &what)?;
-                self.doing(&what);
+                self.overdue(&observed.id, &waiting)?;
+                self.doing(&waiting.to_string());
                 self.cx.pause(pause_after(work.waiting.elapsed())).await?;
                 return Ok(Settled::NotYet);
             }

@@ -11,7 +11,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use berth_engine::FieldChange;
 use berth_engine::handler::{Class, Handler, Outcome, Trouble};
-use berth_engine::unit::{Change, Field, Observed, Op, Phase, Props, Readiness, Typical};
+use berth_engine::unit::{Change, Field, Observed, Op, Phase, Props, Readiness, Typical, WaitFor, Waiting};
 use secrecy::SecretString;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -93,7 +93,7 @@ fn phase(cluster: &Cluster, default: &[&View<'_>], leaving: bool) -> Phase {
     let active: u32 = default.iter().map(|view| view.active()).sum();
     let wanted: u32 = default.iter().filter_map(|view| view.wanted).sum();
     let settled = !leaving && default.iter().all(|view| view.is_ready());
-    let pending = |what: String| Phase::Pending { what };
+    let pending = |what: String| Phase::Pending(what.into());
     match cluster.status.to_ascii_uppercase().as_str() {
         "DELETING" | "DELETED" => Phase::Deleting,
         "FAILED" | "ERROR" => Phase::Failed { reason: format!("Civo says that the cluster is {}", cluster.status) },
@@ -419,7 +419,8 @@ impl Handler for ClusterHandler {
         readiness.gate = Some("api".into());
         let kube = self.0.kubes.open(&kubeconfig)?;
         if let Err(why) = kube.answers().await {
-            readiness.waiting_for = Some(format!("waiting for the API server at {} to answer: {why}", kube.server()));
+            let what = format!("waiting for the API server at {} to answer: {why}", kube.server());
+            readiness.waiting_for = Some(Waiting::on(WaitFor::Access, what));
             return Ok(readiness);
         }
         // Who may not list nodes cannot be told about them; the API server has answered, which is what counts.
@@ -430,31 +431,30 @@ impl Handler for ClusterHandler {
                 let names: Vec<&str> =
                     nodes.iter().filter(|node| !node.ready).map(|node| node.name.as_str()).take(3).collect();
                 let which = if names.is_empty() { String::new() } else { format!(" (NotReady: {})", names.join(", ")) };
-                readiness.waiting_for = Some(format!("waiting for nodes: {ready} of {wanted} are Ready{which}"));
+                let what = format!("waiting for nodes: {ready} of {wanted} are Ready{which}");
+                readiness.waiting_for = Some(Waiting::on(WaitFor::Parts, what));
             }
         }
         Ok(readiness)
     }
 
-    fn overdue(&self, id: &str, waiting_for: &str) -> Vec<String> {
-        if waiting_for.contains("API server") {
-            vec![
+    fn overdue(&self, id: &str, waiting: &Waiting) -> Vec<String> {
+        match waiting.on {
+            WaitFor::Access => vec![
                 "check that the firewall lets this machine reach port 6443: spec.firewall, or spec.apiAllowedCidrs"
                     .into(),
                 "look at it yourself:   curl -k ADDRESS/version".into(),
                 "where Berth is not meant to reach it, set the annotation berth.dev/ready-gate: cloud".into(),
-            ]
-        } else if waiting_for.contains("Ready") {
-            vec![
+            ],
+            WaitFor::Parts => vec![
                 "look at the nodes:   kubectl describe nodes".into(),
                 format!("replace one that does not come up:   civo kubernetes recycle {id} --node NAME"),
-            ]
-        } else {
-            vec![
+            ],
+            WaitFor::Work | WaitFor::Deletion => vec![
                 format!("look at it:   civo kubernetes show {id}, or https://dashboard.civo.com/kubernetes"),
                 "check that the region has capacity and that the network has free addresses".into(),
                 "Civo usually needs 2 minutes, at most 10".into(),
-            ]
+            ],
         }
     }
 }

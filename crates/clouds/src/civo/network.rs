@@ -6,7 +6,7 @@ use super::props::{maybe, put, text};
 use async_trait::async_trait;
 use berth_engine::FieldChange;
 use berth_engine::handler::{Handler, Outcome, Trouble};
-use berth_engine::unit::{Change, Field, Observed, Op, Phase, Props, Typical};
+use berth_engine::unit::{Change, Field, Observed, Op, Phase, Props, Typical, Waiting};
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +32,7 @@ pub fn observed(network: &Network, region: &str) -> Observed {
         "active" | "available" | "" => Phase::Ready,
         "deleting" => Phase::Deleting,
         "failed" | "error" => Phase::Failed { reason: format!("Civo says that the network is {}", network.status) },
-        other => Phase::Pending { what: format!("making the network: {other}") },
+        other => Phase::Pending(format!("making the network: {other}").into()),
     };
     Observed { id: network.id.clone(), props, outputs, phase }
 }
@@ -110,7 +110,7 @@ impl Handler for NetworkHandler {
         }
     }
 
-    fn overdue(&self, id: &str, _: &str) -> Vec<String> {
+    fn overdue(&self, id: &str, _: &Waiting) -> Vec<String> {
         vec![format!("look at it:   civo network show {id}")]
     }
 }

@@ -10,7 +10,7 @@ use crate::times::{NODE_SECONDS, nodes_between};
 use async_trait::async_trait;
 use berth_engine::FieldChange;
 use berth_engine::handler::{Handler, Outcome, Trouble};
-use berth_engine::unit::{Change, Field, Observed, Op, Phase, Props, Typical};
+use berth_engine::unit::{Change, Field, Observed, Op, Phase, Props, Typical, Waiting};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -60,9 +60,9 @@ pub fn observed(cluster: &Cluster, view: &View<'_>, region: &str) -> Observed {
         Some(_) if cluster.status.eq_ignore_ascii_case("deleting") => Phase::Deleting,
         Some(_) if view.is_ready() => Phase::Ready,
         Some(wanted) if view.present > wanted => {
-            Phase::Pending { what: format!("scaling: {} of {wanted} nodes", view.present) }
+            Phase::Pending(format!("scaling: {} of {wanted} nodes", view.present).into())
         }
-        Some(wanted) => Phase::Pending { what: format!("scaling: {} of {wanted} nodes", view.active()) },
+        Some(wanted) => Phase::Pending(format!("scaling: {} of {wanted} nodes", view.active()).into()),
     };
     Observed { id: unit_id(&cluster.id, view.id), props, outputs, phase }
 }
@@ -202,7 +202,7 @@ impl Handler for PoolHandler {
         self.0.api.delete_pool(region, cluster, pool).await
     }
 
-    fn overdue(&self, id: &str, _: &str) -> Vec<String> {
+    fn overdue(&self, id: &str, _: &Waiting) -> Vec<String> {
         let (cluster, _) = split_id(id).unwrap_or((id, id));
         vec![
             format!("look at it:   civo kubernetes show {cluster}, and its nodes:   kubectl get nodes"),

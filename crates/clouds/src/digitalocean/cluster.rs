@@ -12,7 +12,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use berth_engine::FieldChange;
 use berth_engine::handler::{Class, Handler, Outcome, Trouble};
-use berth_engine::unit::{Change, Field, Observed, Op, Phase, Props, Readiness, Stray, Typical};
+use berth_engine::unit::{Change, Field, Observed, Op, Phase, Props, Readiness, Stray, Typical, WaitFor, Waiting};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -105,12 +105,12 @@ fn phase(cluster: &Cluster, pools: &[&NodePool]) -> Phase {
     let nodes = format!("{running} of {total} nodes ready");
     match cluster.status.state.to_ascii_lowercase().as_str() {
         "running" if pools.iter().all(|pool| roll::nodes_ready(pool).1) => Phase::Ready,
-        "running" => Phase::Pending { what: format!("waiting for nodes: {nodes}") },
+        "running" => Phase::Pending(Waiting::on(WaitFor::Parts, format!("waiting for nodes: {nodes}"))),
         "error" => Phase::Failed { reason: if said.is_empty() { "its state is `error`".into() } else { said.into() } },
         "deleted" | "deleting" => Phase::Deleting,
-        "provisioning" => Phase::Pending { what: format!("building: {nodes}") },
+        "provisioning" => Phase::Pending(format!("building: {nodes}").into()),
         // Degraded, upgrading, and whatever else DigitalOcean may call a state that passes.
-        state => Phase::Pending { what: format!("{state}: {}", if said.is_empty() { &nodes } else { said }) },
+        state => Phase::Pending(format!("{state}: {}", if said.is_empty() { &nodes } else { said }).into()),
     }
 }
 
@@ -334,8 +334,8 @@ impl Handler for ClusterHandler {
         Ok(Some(as_secrets(&self.client.kubeconfig(id).await?)))
     }
 
-    fn overdue(&self, id: &str, waiting_for: &str) -> Vec<String> {
-        cluster_overdue(id, waiting_for)
+    fn overdue(&self, id: &str, waiting: &Waiting) -> Vec<String> {
+        cluster_overdue(id, waiting.on)
     }
 }
 

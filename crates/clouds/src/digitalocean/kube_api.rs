@@ -3,6 +3,7 @@
 use super::api::Client;
 use crate::kube::Drained;
 use berth_engine::handler::{Class, Outcome, Trouble};
+use berth_engine::unit::{WaitFor, Waiting};
 use secrecy::{ExposeSecret, SecretString};
 use std::time::Duration;
 
@@ -14,15 +15,17 @@ const DRAIN_LIMIT: Duration = Duration::from_secs(20);
 const PODS_NAMED: usize = 5;
 
 /// What is missing until the cluster can be used: its API, or `nodes` that Kubernetes itself calls ready.
-pub async fn waiting_for(client: &Client, kubeconfig: &SecretString, nodes: u32) -> Outcome<Option<String>> {
+pub async fn waiting_for(client: &Client, kubeconfig: &SecretString, nodes: u32) -> Outcome<Option<Waiting>> {
     let kube = client.kubes.open(kubeconfig.expose_secret())?;
     if let Err(why) = kube.answers().await {
-        return Ok(Some(format!("waiting for the API server at {}: {why}", kube.server())));
+        let what = format!("waiting for the API server at {}: {why}", kube.server());
+        return Ok(Some(Waiting::on(WaitFor::Access, what)));
     }
     // Who may not list nodes has still seen the API answer.
     let Ok(seen) = kube.nodes(None).await else { return Ok(None) };
     let ready = seen.iter().filter(|node| node.ready).count();
-    Ok((ready < nodes as usize).then(|| format!("waiting for nodes: {ready} of {nodes} are Ready in Kubernetes")))
+    let what = || format!("waiting for nodes: {ready} of {nodes} are Ready in Kubernetes");
+    Ok((ready < nodes as usize).then(|| Waiting::on(WaitFor::Parts, what())))
 }
 
 /// Keeps new pods off a pool's nodes and evicts those that run there.

@@ -9,7 +9,7 @@ use crate::times::{NODE_SECONDS, nodes_between};
 use async_trait::async_trait;
 use berth_engine::FieldChange;
 use berth_engine::handler::{Class, Handler, Outcome, Trouble};
-use berth_engine::unit::{Change, Field, Observed, Op, Phase, Props, Stray, Typical};
+use berth_engine::unit::{Change, Field, Observed, Op, Phase, Props, Stray, Typical, Waiting};
 use berth_model::UNKNOWN;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -69,7 +69,7 @@ fn phase(cluster: &Cluster, pool: &NodePool) -> Phase {
     } else if ready {
         Phase::Ready
     } else {
-        Phase::Pending { what: format!("building: {running} of {} nodes ready", pool.count) }
+        Phase::Pending(format!("building: {running} of {} nodes ready", pool.count).into())
     }
 }
 
@@ -240,7 +240,7 @@ impl Handler for PoolHandler {
         self.client.delete_pool(cluster, &observed.id).await
     }
 
-    fn overdue(&self, id: &str, _waiting_for: &str) -> Vec<String> {
+    fn overdue(&self, id: &str, _: &Waiting) -> Vec<String> {
         pool_overdue(id)
     }
 }

@@ -7,7 +7,7 @@ use super::words::taken;
 use async_trait::async_trait;
 use berth_engine::FieldChange;
 use berth_engine::handler::{Class, Handler, Outcome, Trouble};
-use berth_engine::unit::{Change, Field, Observed, Op, Phase, Props, Typical};
+use berth_engine::unit::{Change, Field, Observed, Op, Phase, Props, Typical, Waiting};
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
@@ -103,7 +103,7 @@ impl Handler for VpcHandler {
         })
     }
 
-    fn overdue(&self, id: &str, _waiting_for: &str) -> Vec<String> {
+    fn overdue(&self, id: &str, _: &Waiting) -> Vec<String> {
         vec![format!("see what is still in it:   doctl vpcs get {id}; doctl compute droplet list")]
     }
 }

@@ -215,7 +215,7 @@ impl Handler for FakeHandler {
         if self.unit_type != "fake.cluster" {
             return Ok(Readiness::default());
         }
-        let waiting_for = self.cloud.gate(&observed.id).await?;
+        let waiting_for = self.cloud.gate(&observed.id).await?.map(Waiting::from);
         let secret = SecretString::from(format!("kubeconfig of {}", observed.id));
         let secrets = [("kubeconfig".to_owned(), secret)].into_iter().collect();
         Ok(Readiness { waiting_for, secrets, gate: Some("api".into()) })

@@ -278,7 +278,7 @@ fn observed(object: &Object) -> Observed {
     let phase = match object {
         o if o.gone_at.is_some() => Phase::Deleting,
         o if o.broken => Phase::Failed { reason: "no capacity".into() },
-        o if now < o.ready_at => Phase::Pending { what: "building".into() },
+        o if now < o.ready_at => Phase::Pending("building".into()),
         _ => Phase::Ready,
     };
     let outputs = Props::from_iter([("address".to_owned(), json!(format!("addr-{}", object.id)))]);

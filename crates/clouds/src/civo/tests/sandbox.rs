@@ -71,9 +71,9 @@ impl World {
         let mut phases: Vec<String> = Vec::new();
         for _ in 0..PASSES {
             let seen = self.look(unit, id).await.expect("it is there");
-            if let Phase::Pending { what } = &seen.phase {
-                if phases.last() != Some(what) {
-                    phases.push(what.clone());
+            if let Phase::Pending(waiting) = &seen.phase {
+                if phases.last() != Some(&waiting.to_string()) {
+                    phases.push(waiting.to_string());
                 }
                 tokio::time::sleep(PAUSE).await;
                 continue;

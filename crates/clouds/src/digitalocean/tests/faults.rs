@@ -94,9 +94,9 @@ async fn a_stuck_cluster_shows_what_it_waits_for() {
     let id = world.handler(CLUSTER).create(&props, TOKEN, false).await.unwrap();
     tokio::time::sleep(Duration::from_millis(50)).await;
     let seen = world.look(CLUSTER, &id, &props).await.unwrap();
-    let Phase::Pending { what } = seen.phase else { panic!("{:?}", seen.phase) };
-    assert_eq!(what, "building: 0 of 2 nodes ready");
-    let help = world.handler(CLUSTER).overdue(&id, &what);
+    let Phase::Pending(waiting) = seen.phase else { panic!("{:?}", seen.phase) };
+    assert_eq!(waiting.to_string(), "building: 0 of 2 nodes ready");
+    let help = world.handler(CLUSTER).overdue(&id, &waiting);
     assert!(help[0].contains(&format!("https://cloud.digitalocean.com/kubernetes/clusters/{id}")), "{help:?}");
     world.sandbox.stop().await;
 }

@@ -3,6 +3,7 @@
 use crate::digitalocean::words::{DigitalOceanWords, cluster_overdue, pool_overdue, taken};
 use crate::http::{Dialect, Refusal};
 use berth_engine::handler::Class;
+use berth_engine::unit::WaitFor;
 use serde_json::json;
 
 fn class(status: u16, words: &str) -> Option<Class> {
@@ -36,9 +37,9 @@ fn each_long_wait_says_what_to_check() {
     insta::assert_yaml_snapshot!(
         "overdue",
         json!({
-            "stuck": cluster_overdue("c-1", "building: 0 of 3 nodes ready"),
-            "refused": cluster_overdue("c-1", "waiting for the API server at https://c-1: connection refused"),
-            "nodes": cluster_overdue("c-1", "waiting for nodes: 1 of 3 are Ready in Kubernetes"),
+            "stuck": cluster_overdue("c-1", WaitFor::Work),
+            "refused": cluster_overdue("c-1", WaitFor::Access),
+            "nodes": cluster_overdue("c-1", WaitFor::Parts),
             "pool": pool_overdue("p-1"),
         })
     );
