@@ -53,7 +53,13 @@ fn invalid(message: impl Into<String>) -> Fault {
 
 fn held(held: Option<pb::Held>) -> Result<Held, Fault> {
     let held = held.filter(|held| !held.task.is_empty()).ok_or_else(|| invalid("which task is not said"))?;
+    verify::plain("the number of a task", &held.task)?;
     Ok(Held { task: TaskId(held.task), fence: held.fence })
+}
+
+/// A worker of one org has a name among those of that org: it speaks for no other's.
+fn name_of(caller: &Principal, name: String) -> String {
+    if caller.org.is_empty() { name } else { format!("{}/{name}", caller.org) }
 }
 
 fn named(held: Held) -> pb::Held {
@@ -111,6 +117,8 @@ impl Shared {
         if request.worker.is_empty() || request.worker.len() > NAME_BYTES_MAX {
             return Err(invalid("a worker needs a name of at most 253 bytes"));
         }
+        verify::plain("the worker's name", &request.worker)?;
+        verify::plain("the worker's version", &request.version)?;
         if request.services.len() > SERVICES_MAX {
             return Err(invalid(format!("at most {SERVICES_MAX} services may be named")));
         }
@@ -132,6 +140,7 @@ impl Shared {
             return Ok(());
         }
         for one in held {
+            verify::plain("the number of a task", &one.task)?;
             let task = self.control.task(&TaskId(one.task.clone())).await?;
             if task.is_none_or(|task| task.org != caller.org) {
                 return Err(self.refused(ControlError::Fenced));
@@ -140,8 +149,9 @@ impl Shared {
         Ok(())
     }
 
-    async fn lease_tasks(&self, caller: &Principal, request: pb::LeaseRequest) -> Result<pb::LeaseResponse, Fault> {
+    async fn lease_tasks(&self, caller: &Principal, mut request: pb::LeaseRequest) -> Result<pb::LeaseResponse, Fault> {
         self.check_lease(&request)?;
+        request.worker = name_of(caller, request.worker);
         if request.leaving {
             self.control.forget_worker(&request.worker).await?;
             return Ok(pb::LeaseResponse::default());
@@ -239,6 +249,7 @@ impl Shared {
         if request.held.len() > HELD_MAX {
             return Err(invalid(format!("a worker holds at most {HELD_MAX} tasks")));
         }
+        verify::plain("the worker's name", &request.worker)?;
         let held = request.held.into_iter().map(|one| held(Some(one))).collect::<Result<Vec<_>, _>>()?;
         let beat = self.control.heartbeat(&request.worker, held, self.config.lease, self.now()).await;
         let beat = beat.map_err(|error| self.refused(error))?;
@@ -255,6 +266,7 @@ impl Shared {
             return Err(Fault::new(Code::TooLarge, "the plan is too large"));
         }
         let text = String::from_utf8(request.plan).map_err(|_| invalid("the plan cannot be read"))?;
+        verify::shallow(&text)?;
         let plan: berth_engine::Plan = serde_json::from_str(&text).map_err(|_| invalid("the plan cannot be read"))?;
         let Some(task) = self.control.task(&held.task).await? else {
             return Err(self.refused(ControlError::Fenced));
@@ -288,6 +300,7 @@ impl Shared {
         if request.key.is_empty() || request.key.len() > NAME_BYTES_MAX {
             return Err(invalid("a write needs a key of at most 253 bytes"));
         }
+        verify::plain("the key of a write", &request.key)?;
         let resource: ResourceId =
             request.resource.ok_or_else(|| invalid("which resource a write is about is not said"))?.into();
         let write = match request.write.ok_or_else(|| invalid("what to write is not said"))? {
@@ -304,7 +317,11 @@ impl Shared {
                 verify::unit(&row)?;
                 Recorded::SaveUnit(convert::unit_state(&resource, row)?)
             }
-            Write::ForgetUnit(unit) => Recorded::ForgetUnit { resource, key: unit.key, token: unit.token },
+            Write::ForgetUnit(unit) => {
+                verify::plain("a unit's key", &unit.key)?;
+                verify::plain("a unit's token", &unit.token)?;
+                Recorded::ForgetUnit { resource, key: unit.key, token: unit.token }
+            }
             Write::Status(row) => {
                 verify::status(&resource, &row)?;
                 Recorded::Status { resource, status: convert::status(row)? }
@@ -387,8 +404,11 @@ impl WorkerService for Service {
         &self,
         request: Request<pb::HeartbeatRequest>,
     ) -> Result<Response<pb::HeartbeatResponse>, Status> {
-        self.0.own(&*principal(&request)?, &request.get_ref().held).await?;
-        Ok(Response::new(self.0.keep(request.into_inner()).await?))
+        let caller = principal(&request)?;
+        self.0.own(&caller, &request.get_ref().held).await?;
+        let mut request = request.into_inner();
+        request.worker = name_of(&caller, request.worker);
+        Ok(Response::new(self.0.keep(request).await?))
     }
 
     async fn submit_plan(

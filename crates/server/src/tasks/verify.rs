@@ -20,6 +20,10 @@ use std::collections::{HashMap, HashSet};
 /// Facts of a status, and secrets of a unit or a status.
 const FEW: usize = 32;
 const FACTS_BYTES_MAX: usize = 64 << 10;
+/// Outputs of one status: they are part of every list.
+const OUTPUTS_BYTES_MAX: usize = 256 << 10;
+/// How deep JSON of a worker's goes. Clients of gRPC stop at a hundred messages in one another, and three of them are one step.
+const DEPTH_MAX: usize = 24;
 /// Objects that one import raises.
 const RAISED_MAX: usize = 20_000;
 /// Only keys and types of units are compared, and they do not depend on where a worker's own account is.
@@ -115,9 +119,41 @@ async fn lowered(shared: &Shared, task: &Task, stored: &StoredResource) -> Resul
     Ok(lowered.units.into_iter().map(|unit| (unit.key, unit.unit_type)).collect())
 }
 
+/// JSON that every client can show: what is deeper would keep whole lists from those who read them.
+pub fn shallow(json: &str) -> Result<(), Fault> {
+    let (mut depth, mut quoted, mut escaped) = (0usize, false, false);
+    for byte in json.bytes() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if quoted => escaped = true,
+            b'"' => quoted = !quoted,
+            b'[' | b'{' if !quoted => depth += 1,
+            b']' | b'}' if !quoted => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth > DEPTH_MAX {
+            return Err(invalid(format!("the JSON is more than {DEPTH_MAX} levels deep")));
+        }
+    }
+    Ok(())
+}
+
+/// A name or id that a worker made up may hold anything; a database and a terminal take no controls.
+pub fn plain(what: &str, text: &str) -> Result<(), Fault> {
+    match text.chars().any(char::is_control) {
+        true => Err(invalid(format!("{what} holds a control character"))),
+        false => Ok(()),
+    }
+}
+
 /// A status names the outputs that its kind has, the secret ones as secrets.
 pub fn status(id: &ResourceId, row: &pb::StatusRow) -> Result<(), Fault> {
     let kind = registry().kind(&id.kind).ok_or_else(|| invalid("there is no such kind"))?;
+    if row.outputs.len() > OUTPUTS_BYTES_MAX {
+        return Err(Fault::new(Code::TooLarge, "the outputs of a status are too large"));
+    }
+    shallow(&row.outputs)?;
+    shallow(&row.facts)?;
     let outputs: serde_json::Map<String, Value> = match row.outputs.as_str() {
         "" => serde_json::Map::new(),
         text => serde_json::from_str(text).map_err(|_| invalid("outputs that are not a JSON object"))?,
@@ -129,14 +165,26 @@ pub fn status(id: &ResourceId, row: &pb::StatusRow) -> Result<(), Fault> {
     if let Some(name) = unknown {
         return Err(invalid(format!("a {} has no output `{}`", kind.name, short(name))));
     }
+    // All outputs are texts, or lists of them.
+    let is_text = |value: &Value| matches!(value, Value::String(_) | Value::Null);
+    let fits = |value: &Value| is_text(value) || value.as_array().is_some_and(|all| all.iter().all(is_text));
+    if let Some((name, _)) = outputs.iter().find(|(_, value)| !fits(value)) {
+        return Err(invalid(format!("the output `{}` is neither a text nor a list of them", short(name))));
+    }
     if row.facts.len() > FACTS_BYTES_MAX {
         return Err(Fault::new(Code::TooLarge, "the facts of a status are too large"));
     }
     Ok(())
 }
 
-/// The secrets of a unit are few.
+/// The secrets of a unit are few, and its names are names.
 pub fn unit(row: &pb::UnitRow) -> Result<(), Fault> {
+    let names = [&row.key, &row.token, &row.unit_type, &row.scope, &row.account, &row.identity];
+    for name in names.into_iter().chain(&row.object_id) {
+        plain("a name or id of a unit", name)?;
+    }
+    shallow(&row.props)?;
+    shallow(&row.outputs)?;
     if row.secrets.len() > FEW {
         return Err(Fault::new(Code::TooLarge, format!("a unit has at most {FEW} secrets")));
     }
@@ -145,6 +193,7 @@ pub fn unit(row: &pb::UnitRow) -> Result<(), Fault> {
 
 /// The result of a task is about what was asked for, and about nothing else.
 pub async fn result(shared: &Shared, task: &Task, text: &str) -> Result<(), Fault> {
+    shallow(text)?;
     match task.op {
         TaskOp::Apply | TaskOp::Delete => Err(invalid(format!("a task to {} has no result", task.op.as_str()))),
         TaskOp::Drift => {
@@ -214,15 +263,22 @@ fn raised(ask: &ImportAsk, result: &ImportResult) -> Result<(), Fault> {
 /// What is raised names objects by id: references are made of it here, and the account is the one that was asked.
 fn described(row: &RaisedRow) -> Result<(), Fault> {
     let Some(spec) = row.spec.as_object() else { return Err(invalid("an imported spec is an object")) };
-    if spec.contains_key("account") || spec.contains_key("civoCredentialId") || refers(&row.spec) {
+    let names_account = |name: &String| is_called(name, "account") || is_called(name, "civoCredentialId");
+    if spec.keys().any(names_account) || refers(&row.spec) {
         return Err(invalid(format!("an imported {} refers to nothing and names no account", short(&row.kind))));
     }
     Ok(())
 }
 
+/// Whether a key is this field in any spelling that manifests may have.
+fn is_called(key: &str, field: &str) -> bool {
+    let letters = key.chars().filter(|c| *c != '_').map(|c| c.to_ascii_lowercase());
+    letters.eq(field.chars().map(|c| c.to_ascii_lowercase()))
+}
+
 fn refers(value: &Value) -> bool {
     match value {
-        Value::Object(map) => map.contains_key("valueFrom") || map.values().any(refers),
+        Value::Object(map) => map.iter().any(|(key, value)| is_called(key, "valueFrom") || refers(value)),
         Value::Array(items) => items.iter().any(refers),
         _ => false,
     }

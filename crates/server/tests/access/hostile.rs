@@ -159,11 +159,16 @@ pub fn unit(change: Value) -> Value {
     unit
 }
 
-fn intent(op: &str, change: Value) -> Value {
+/// JSON of so many levels.
+pub fn deep(levels: usize) -> Value {
+    (0..levels).fold(json!("x"), |inner, _| json!([inner]))
+}
+
+pub fn intent(op: &str, change: Value) -> Value {
     json!({"intent": {"op": op, "what": "a network", "unit": unit(change)}})
 }
 
-fn network_plan(leased: &Leased) -> Value {
+pub fn network_plan(leased: &Leased) -> Value {
     let units = json!([{"key": "network", "unit_type": "civo.network", "op": "create"}]);
     json!({"resources": [{"id": leased.context["resource"], "action": "create", "units": units}]})
 }

@@ -1,7 +1,7 @@
 //! What a hostile worker answers when it is asked for something: drift, plans, imports.
 
 use crate::call::Protocol;
-use crate::hostile::{Worker, account, apply, footprint, is_refusal, network_of, two_orgs, with_network};
+use crate::hostile::{Worker, account, apply, deep, footprint, is_refusal, network_of, two_orgs, with_network};
 use crate::setup::Server;
 use berth_model::ResourceId;
 use berth_server::access::Role;
@@ -44,6 +44,9 @@ async fn an_import_brings_what_was_asked_for_and_nothing_else() {
         ("another account", "", json!([vpc(json!({"account": "civo-main"}))])),
         ("another account by its older name", "", json!([vpc(json!({"civoCredentialId": "civo-main"}))])),
         ("a reference", "", json!([vpc(json!({"description": {"valueFrom": {"name": "net"}}}))])),
+        ("another account by another spelling", "", json!([vpc(json!({"civo_credential_id": "civo-main"}))])),
+        ("a reference by another spelling", "", json!([vpc(json!({"description": {"value_from": {"name": "net"}}}))])),
+        ("a spec that has no end", "", json!([vpc(json!({"description": deep(40)}))])),
         ("a Policy in place of a network", "CivoVpc", json!([policy])),
         ("another kind", "CivoVpc", json!([raised("CivoFirewall", json!({}))])),
         ("another object", "CivoVpc", json!([vpc(json!({}))])),

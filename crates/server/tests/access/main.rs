@@ -6,6 +6,7 @@
 mod call;
 mod hostile;
 mod hostile_results;
+mod hostile_texts;
 mod more;
 mod people;
 mod scopes;

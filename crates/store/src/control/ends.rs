@@ -18,6 +18,8 @@ use std::collections::{HashMap, HashSet};
 
 /// When to look again at what is said to be done and is not Ready.
 const UNSETTLED_AGAIN_MICROS: i64 = 30_000_000;
+/// Lines of help that come with an end.
+const HELP_MAX: usize = 20;
 /// Findings of one drift check.
 const FOUND_MAX: usize = 1_000;
 
@@ -488,9 +490,10 @@ impl Control {
             Outcome::Refused => (TaskState::Failed, "refused", "Failed"),
             Outcome::Cancelled => (TaskState::Cancelled, "cancelled", ""),
         };
-        let help = match ending.help.is_empty() {
+        let help: Vec<String> = ending.help.into_iter().take(HELP_MAX).map(cut).collect();
+        let help = match help.is_empty() {
             true => String::new(),
-            false => serde_json::to_string(&ending.help).map_err(|error| StoreError::Database(error.to_string()))?,
+            false => serde_json::to_string(&help).map_err(|error| StoreError::Database(error.to_string()))?,
         };
         let result = match ending.result {
             None => String::new(),
