@@ -42,6 +42,16 @@ pub struct Credentials {
     pub max_concurrent_tasks: u32,
 }
 
+/// The id of an object in its one form. Clouds give UUIDs in lower case and with hyphens, and may take them in any other
+/// spelling: what is compared by its id is compared in this one.
+pub fn one_form(id: &str) -> String {
+    let id = id.trim();
+    match uuid::Uuid::try_parse(id) {
+        Ok(parsed) => parsed.hyphenated().to_string(),
+        Err(_) => id.to_owned(),
+    }
+}
+
 /// The providers that there are.
 pub const PROVIDERS: [&str; 2] = ["civo", "digitalocean"];
 

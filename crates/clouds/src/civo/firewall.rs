@@ -3,8 +3,9 @@
 
 use super::Shared;
 use super::api::{Firewall, NewFirewall, region_code};
-use super::props::{put, text, texts};
+use super::props::{known, maybe, put, text, texts};
 use super::rules::{Rule, lines};
+use crate::one_form;
 use async_trait::async_trait;
 use berth_engine::handler::{Handler, Outcome, Trouble};
 use berth_engine::unit::{Change, Field, Observed, Op, Phase, Props, Typical};
@@ -58,8 +59,18 @@ impl Handler for FirewallHandler {
         matches!(op, Op::Create | Op::Replace).then_some(Duration::from_secs(1))
     }
 
-    async fn check(&self, desired: Props, observed: Option<&Observed>) -> Outcome<Props> {
+    async fn check(&self, mut desired: Props, observed: Option<&Observed>) -> Outcome<Props> {
         wanted_rules(&desired)?;
+        if let Some(network) = known(&desired, "network_id") {
+            let id = one_form(network);
+            let now = observed.and_then(|observed| maybe(&observed.props, "network_id"));
+            // What is no id may be a name, and Civo takes names.
+            let id = match now == Some(id.as_str()) || uuid::Uuid::parse_str(&id).is_ok() {
+                true => id,
+                false => self.0.network_id(text(&desired, "region")?, network).await?,
+            };
+            put(&mut desired, "network_id", id);
+        }
         if observed.is_none() {
             self.0.offers.check_region(&self.0.api, text(&desired, "region")?, false).await?;
         }

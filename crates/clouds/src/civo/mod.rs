@@ -21,6 +21,7 @@ use crate::Credentials;
 use crate::gather::Gather;
 use crate::http::{self, Http};
 use crate::kube::{Drained, Kubes, Node};
+use crate::one_form;
 use api::{Api, Firewall, Network};
 use async_trait::async_trait;
 use berth_engine::handler::{Class, Handler, Listed, Outcome, Page, Provider, Raised, Trouble};
@@ -198,7 +199,7 @@ impl Shared {
     /// A cluster's id from its id or name. `current`: the id that it had so far.
     async fn cluster_id(&self, region: &str, cluster: &str, current: Option<&str>) -> Outcome<String> {
         if current == Some(cluster) || uuid::Uuid::parse_str(cluster).is_ok() {
-            return Ok(cluster.to_owned());
+            return Ok(one_form(cluster));
         }
         if let Some(current) = current
             && self.api.cluster(region, current).await.is_ok_and(|found| found.name == cluster)
@@ -235,18 +236,40 @@ impl Shared {
         Ok(names)
     }
 
-    async fn check_network(&self, region: &str, id: &str) -> Outcome<()> {
+    /// The id of a network, which is there. Civo takes a label in its place, and would put into that network whatever it is
+    /// told to: which one is meant has to be known before.
+    async fn network_id(&self, region: &str, given: &str) -> Outcome<String> {
+        let id = one_form(given);
         let networks = self.networks(region).await?;
         // A list may be behind: a network that was just made is read by itself.
-        let is_id = uuid::Uuid::parse_str(id).is_ok();
-        if networks.iter().any(|network| network.id == id) || is_id && self.api.network(region, id).await.is_ok() {
-            return Ok(());
+        let is_id = uuid::Uuid::parse_str(&id).is_ok();
+        if networks.iter().any(|network| network.id == id) || is_id && self.api.network(region, &id).await.is_ok() {
+            return Ok(id);
         }
         let trouble = Trouble::refused(format!("Civo has no network with the id `{id}` in {region}"));
         Err(match networks.iter().find(|network| network.label == id) {
             Some(network) => trouble.help(format!("the network named `{id}` has the id {}", network.id)),
             None => {
                 trouble.help(format!("see which there are:   civo network list --region {}", api::region_code(region)))
+            }
+        })
+    }
+
+    /// The id of a firewall. Civo takes a name in its place, too.
+    async fn firewall_id(&self, region: &str, given: &str) -> Outcome<String> {
+        let id = one_form(given);
+        if uuid::Uuid::parse_str(&id).is_ok() {
+            return Ok(id);
+        }
+        let firewalls = self.firewalls(region).await?;
+        if firewalls.iter().any(|firewall| firewall.id == id) {
+            return Ok(id);
+        }
+        let trouble = Trouble::refused(format!("Civo has no firewall with the id `{id}` in {region}"));
+        Err(match firewalls.iter().find(|firewall| firewall.name == id) {
+            Some(firewall) => trouble.help(format!("the firewall named `{id}` has the id {}", firewall.id)),
+            None => {
+                trouble.help(format!("see which there are:   civo firewall list --region {}", api::region_code(region)))
             }
         })
     }

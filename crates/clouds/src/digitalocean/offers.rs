@@ -4,6 +4,7 @@ use super::api::Client;
 use super::normal::is_id;
 use super::version;
 use super::wire::Options;
+use crate::one_form;
 use berth_engine::handler::{Outcome, Trouble};
 use berth_model::UNKNOWN;
 use std::time::Duration;
@@ -51,8 +52,12 @@ pub fn name(what: &str, field: &str, name: &str) -> Outcome<()> {
 
 /// The id of a network given by name or id. What is only known after apply stays as it is.
 pub async fn vpc_id(client: &Client, given: &str, region: &str) -> Outcome<String> {
-    if is_id(given) || given.starts_with(UNKNOWN) {
+    if given.starts_with(UNKNOWN) {
         return Ok(given.to_owned());
+    }
+    let id = one_form(given);
+    if is_id(&id) {
+        return Ok(id);
     }
     let mut vpcs = client.recent_vpcs(NAMES_KEPT).await?;
     if !vpcs.iter().any(|vpc| vpc.name == given) {
@@ -73,8 +78,12 @@ pub async fn vpc_id(client: &Client, given: &str, region: &str) -> Outcome<Strin
 
 /// The id of a cluster given by name or id.
 pub async fn cluster_id(client: &Client, given: &str) -> Outcome<String> {
-    if is_id(given) || given.starts_with(UNKNOWN) {
+    if given.starts_with(UNKNOWN) {
         return Ok(given.to_owned());
+    }
+    let id = one_form(given);
+    if is_id(&id) {
+        return Ok(id);
     }
     let mut clusters = client.recent_cluster_names(NAMES_KEPT).await?;
     if !clusters.iter().any(|(_, name)| name == given) {

@@ -7,6 +7,7 @@ use crate::fault::{Code, Fault};
 use crate::gate::{Approval, Gate, GateInput, covers, digest, gate};
 use crate::guards::{off_runtime, previous, shown};
 use crate::policy::Verdict;
+use berth_clouds::one_form;
 use berth_engine::unit::Identity;
 use berth_engine::{Action, Plan};
 use berth_model::ResourceId;
@@ -140,6 +141,7 @@ async fn used(shared: &Shared, id: &ResourceId, plan: &Plan) -> Result<Used, Fau
 fn texts(value: &Value, into: &mut BTreeSet<String>) {
     match value {
         Value::String(text) if (MIN_ID..=MAX_ID).contains(&text.len()) => {
+            into.insert(one_form(text));
             into.insert(text.clone());
         }
         Value::Array(items) => items.iter().for_each(|item| texts(item, into)),

@@ -188,6 +188,29 @@ async fn a_default_network_is_refused_before_anything_is_made() {
     assert_eq!(trouble.to_string(), "Civo's API cannot make a network the default one of its region");
 }
 
+/// Civo puts a firewall into the network of that label: whose that is nobody would know from the plan.
+#[tokio::test]
+async fn a_name_stands_for_no_network_and_no_firewall() {
+    let world = World::new().await;
+    let (_, id) = world.network().await;
+    let trouble = world.create(&mut firewall_unit("shop-net", "[]"), TOKEN).await.unwrap_err();
+    assert!(
+        trouble.to_string().contains("no network with the id") && trouble.help_lines()[0].contains(&id),
+        "{trouble:?}"
+    );
+    let upper = firewall_unit(&id.to_uppercase(), "[]");
+    let checked = world.handler(FIREWALL).check(upper.props, None).await.unwrap();
+    assert_eq!(text(&checked, "network_id"), id, "an id has one form");
+    let guard = world.make(&mut firewall_unit(&id, "[]"), TOKEN).await;
+    let mut cluster = cluster_unit(&id.to_uppercase(), "g4s.kube.small", 1, "1.29.0");
+    cluster.props.insert("firewall".into(), "shop-fw".into());
+    let trouble = world.handler(CLUSTER).check(cluster.props.clone(), None).await.unwrap_err();
+    assert!(trouble.to_string().contains("no firewall with the id `shop-fw`"), "{trouble:?}");
+    cluster.props.insert("firewall".into(), guard.to_uppercase().into());
+    let checked = world.handler(CLUSTER).check(cluster.props, None).await.unwrap();
+    assert_eq!((text(&checked, "network"), text(&checked, "firewall")), (id.as_str(), guard.as_str()));
+}
+
 #[tokio::test]
 async fn firewall_rules_change_without_a_gap() {
     let world = World::new().await;

@@ -5,6 +5,7 @@ use super::check::invalid;
 use crate::access::{Principal, Role};
 use crate::api::Shared;
 use crate::fault::Fault;
+use berth_clouds::one_form;
 use berth_model::{Manifest, ResourceId};
 use std::collections::HashMap;
 
@@ -15,7 +16,7 @@ pub type Uses = HashMap<ResourceId, Vec<(String, ResourceId)>>;
 pub async fn uses<'m>(shared: &Shared, manifests: impl IntoIterator<Item = &'m Manifest>) -> Result<Uses, Fault> {
     let named: Vec<(&ResourceId, Vec<(String, String)>)> = manifests
         .into_iter()
-        .map(|manifest| (&manifest.id, manifest.literals()))
+        .map(|manifest| (&manifest.id, spelt(manifest.literals())))
         .filter(|(_, literals)| !literals.is_empty())
         .collect();
     let mut objects: Vec<String> = named.iter().flat_map(|(_, literals)| literals).map(|(_, id)| id.clone()).collect();
@@ -37,6 +38,19 @@ pub async fn uses<'m>(shared: &Shared, manifests: impl IntoIterator<Item = &'m M
         }
     }
     Ok(uses)
+}
+
+/// Ids as they are written, and in the one form that clouds give them: another spelling is no other object.
+fn spelt(literals: Vec<(String, String)>) -> Vec<(String, String)> {
+    let mut all = Vec::with_capacity(literals.len());
+    for (field, id) in literals {
+        let usual = one_form(&id);
+        if usual != id {
+            all.push((field.clone(), usual));
+        }
+        all.push((field, id));
+    }
+    all
 }
 
 /// Whoever uses a resource's object must be one who may change that resource.
