@@ -12,7 +12,7 @@ use crate::pb;
 use crate::results::{ImportResult, PlanResult};
 use crate::telemetry;
 use berth_clouds::import::{LeftOut, Taken, describable, manifest_text, name_all, own_links, read_back, rows};
-use berth_clouds::{Clouds, PROVIDERS};
+use berth_clouds::{Clouds, PROVIDERS, one_form};
 use berth_engine::unit::{Identity, UnitState};
 use berth_engine::{Action, Known, Request, Wanted};
 use berth_model::{Manifest, ResourceId, registry};
@@ -72,9 +72,13 @@ pub async fn import(
     let taken = name_them(shared, &ask, place, found).await?;
     // One that is asked for by its id is refused below, with the reason; of all, the others are taken.
     let account = Some(ask.account.as_str()).filter(|account| !account.is_empty());
-    let (taken, left_out) = match ask.object_id.is_empty() {
+    let (taken, mut left_out) = match ask.object_id.is_empty() {
         true => describable(taken, account),
         false => (taken, Vec::new()),
+    };
+    let taken = match ask.object_id.is_empty() {
+        true => usable(shared, caller, &ask, taken, &mut left_out).await?,
+        false => taken,
     };
     let left_out = left_out.into_iter().map(told).collect();
     if taken.is_empty() {
@@ -88,6 +92,33 @@ pub async fn import(
     let resources =
         taken.iter().zip(texts).map(|(one, text)| pb::Imported { id: Some(convert::id(&one.id)), text }).collect();
     Ok(pb::ImportResponse { resources, left_out })
+}
+
+/// Of a whole account, what lies in others' objects is theirs to take: it is left out, and told.
+async fn usable(
+    shared: &Shared,
+    caller: &Principal,
+    ask: &pb::ImportRequest,
+    taken: Vec<Taken>,
+    left_out: &mut Vec<LeftOut>,
+) -> Result<Vec<Taken>, Fault> {
+    let (manifests, _) = describe(shared, caller, ask, &taken).await?;
+    let uses = uses::uses(shared, &manifests).await?;
+    let denied = |id: &ResourceId| {
+        let mut used = uses.get(id).into_iter().flatten();
+        used.find(|(_, owner)| caller.require(Role::Operator, owner).is_err()).map(|(field, _)| field)
+    };
+    let mut usable = Vec::with_capacity(taken.len());
+    for one in taken {
+        let Some(field) = denied(&one.id) else {
+            usable.push(one);
+            continue;
+        };
+        let reason = format!("spec.{field}: an object of a resource that {} may not change", caller.actor.name);
+        let object = one.raised.units.into_values().next().unwrap_or_default();
+        left_out.push(LeftOut { kind: one.id.kind, name: one.raised.object_name, object, reason });
+    }
+    Ok(usable)
 }
 
 fn told(one: LeftOut) -> pb::LeftOut {
@@ -115,6 +146,8 @@ fn read(request: pb::ImportRequest) -> Result<pb::ImportRequest, Fault> {
             return Err(argument(field, "use lower-case letters, digits and hyphens"));
         }
     }
+    // Ids of pools have two parts.
+    ask.object_id = ask.object_id.split('/').map(one_form).collect::<Vec<_>>().join("/");
     if !ask.kind.is_empty() {
         let kind = registry().find(&ask.kind).ok_or_else(|| argument("kind", "there is no such kind"))?;
         ask.kind.clone_from(&kind.name);
