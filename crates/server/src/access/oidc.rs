@@ -90,7 +90,10 @@ impl FromStr for GroupRole {
             None => ("", ""),
             Some(scope) => scope.split_once('/').unwrap_or((scope, "")),
         };
-        if group.is_empty() || (scope.is_some() && org.is_empty()) || env.contains('/') {
+        // `shop/` is half a scope, and all of shop is not meant by it.
+        let half = scope.is_some_and(|scope| org.is_empty() || scope.ends_with('/'));
+        let odd = |c: char| c.is_whitespace() || c.is_control();
+        if group.is_empty() || half || env.contains('/') || scope.is_some_and(|scope| scope.chars().any(odd)) {
             return Err(form.into());
         }
         Ok(Self { group: group.into(), role, org: org.into(), env: env.into() })
@@ -317,7 +320,8 @@ impl Oidc {
         let subject = text(claims, "sub").to_owned();
         let name = &shown_name(claims, &subject);
         let harmless = |c: char| !c.is_control() && !c.is_whitespace();
-        if subject.is_empty() || name.chars().count() > NAME_CHARS_MAX || !name.chars().all(harmless) {
+        let known = !subject.is_empty() && !subject.chars().any(char::is_control);
+        if !known || name.chars().count() > NAME_CHARS_MAX || !name.chars().all(harmless) {
             return Err(invalid("it names nobody"));
         }
         let claim = &self.config.groups_claim;

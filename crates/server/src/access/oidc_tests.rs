@@ -232,7 +232,17 @@ fn groups_are_given_roles() {
         ("cn=a,ou=b", Role::Operator, "shop", "dev")
     );
     assert_eq!(of("x=admin").unwrap().org, "");
-    for bad in ["x", "=admin", "x=root", "x=worker", "x=admin:", "x=admin:/dev", "x=admin:a/b/c"] {
+    for bad in [
+        "x",
+        "=admin",
+        "x=root",
+        "x=worker",
+        "x=admin:",
+        "x=admin:/dev",
+        "x=admin:a/b/c",
+        "x=admin:shop/",
+        "x=admin:sh op",
+    ] {
         assert!(of(bad).is_err(), "{bad}");
     }
     let claims = json!({"realm_access": {"roles": ["a"]}, "https://x.y/groups": ["b"]});

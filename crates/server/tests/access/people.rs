@@ -194,6 +194,8 @@ async fn an_address_that_nobody_checked_gives_no_role() {
     for verified in [json!(false), json!(null), json!("yes")] {
         assert_eq!(log_in(&server, &provider.token("2", claims(verified.clone()))).await.0, "denied", "{verified}");
     }
+    let two_lines = provider.token("1\n2", claims(json!(true)));
+    assert_eq!(log_in(&server, &two_lines).await.0, "unauthenticated", "a subject is one line in the audit log");
     // A name that people choose cannot give roles at all.
     let refused = Oidc::new(provider.config("preferred_username", "alice=admin"));
     assert!(refused.err().is_some_and(|error| error.to_string().contains("choose")));

@@ -129,6 +129,116 @@ async fn a_plain_id_is_under_the_scope_and_approval_of_what_it_is() {
     server.stop().await;
 }
 
+/// Clouds may take a UUID in any spelling: each is the same object.
+#[tokio::test]
+async fn another_spelling_of_an_id_is_no_other_object() {
+    const OBJECT: &str = "9d1f00aa-0000-4000-8000-0000000000ab";
+    let server = Server::start().await;
+    let account = account("civo", "shop", "", "shop-cloud-token-0123456789", "");
+    apply(&server, [account, network("quiet", "shop", "prod", "civo")].concat()).await;
+    let worker = Worker::new(&server, "").await;
+    let own = worker.lease_until(|leased| leased.is_about("Account", "civo")).await;
+    worker.make_ready(&own).await;
+    make_network(&worker, "quiet", OBJECT).await;
+    let dev = token(&server, "dev", Role::Operator, "shop", "dev").await;
+    let (upper, bare) = (OBJECT.to_uppercase(), OBJECT.replace('-', ""));
+    let braced = format!("'{{{OBJECT}}}'");
+    for spelling in
+        [&upper, &bare, &braced, &format!("' {OBJECT}'"), &format!("'{OBJECT} '"), &format!("urn:uuid:{OBJECT}")]
+    {
+        let answer = applied(&server, &dev, &firewall("door", "dev", spelling)).await;
+        assert_eq!(answer.code, "invalid-manifest", "{spelling}: {answer:?}");
+        assert!(answer.body.contains("spec.networkId"), "{spelling}: {answer:?}");
+        let import = json!({"provider": "civo", "kind": "CivoVpc", "name": "mine", "org": "shop", "env": "dev",
+                            "account": "civo", "objectId": spelling.trim_matches('\'')});
+        let answer = server.call(Protocol::Rest, "Resources.Import", &import, Some(&dev)).await.unwrap();
+        assert!(answer.code == "refused" && answer.message.contains("managed already"), "{spelling}: {answer:?}");
+    }
+    assert_eq!(applied(&server, &dev, &firewall("window", "dev", "by-some-name")).await.code, "ok");
+    let leased = worker.lease_until(|leased| leased.is_about("CivoFirewall", "window")).await;
+    let changes = json!([{"field": "network_id", "from": null, "to": upper, "takes": "in_place"}]);
+    let handed = plan(&leased, "firewall", "civo.firewall", changes);
+    assert_ne!(worker.submit(&leased.held, &handed).await.unwrap()["proceed"], true);
+    until_state(&server, &id("CivoFirewall", "window", "shop", "dev"), "Blocked").await;
+    server.stop().await;
+}
+
+/// An account that several envs share has objects in what is others': the rest is taken, and what is not is told.
+#[tokio::test]
+async fn an_import_of_all_leaves_out_what_lies_in_others_objects() {
+    let server = std::sync::Arc::new(Server::start().await);
+    let account = account("civo", "shop", "", "shop-cloud-token-0123456789", "");
+    apply(&server, [account, network("quiet", "shop", "prod", "civo")].concat()).await;
+    let worker = Worker::new(&server, "").await;
+    let own = worker.lease_until(|leased| leased.is_about("Account", "civo")).await;
+    worker.make_ready(&own).await;
+    make_network(&worker, "quiet", "net-of-prod").await;
+    let dev = token(&server, "dev", Role::Operator, "shop", "dev").await;
+    let request = json!({"provider": "civo", "org": "shop", "env": "dev", "account": "civo"});
+    let url = format!("{}/v1/imports", server.running.url());
+    let sent = server.http.post(url).bearer_auth(dev).json(&request).send();
+    let asked = tokio::spawn(async move { sent.await.unwrap().json::<Value>().await.unwrap() });
+    let leased = worker.lease_until(|leased| leased.op == "import").await;
+    let spec = json!({"name": "door", "networkId": {"value": "net-of-prod"}, "region": "fra1"});
+    let links = json!([["networkId", "CivoVpc", "net-of-prod"]]);
+    let door = json!({"kind": "CivoFirewall", "name": "door", "object_name": "door", "spec": spec,
+                      "units": {"firewall": "f-1"}, "links": links});
+    let free = json!({"kind": "CivoVpc", "name": "free", "object_name": "free", "units": {"network": "n-1"}, "links": [],
+                      "spec": {"networkName": "free", "region": "fra1"}});
+    worker.report(&leased.held, "done", &json!({"raised": [door, free], "calls": 1})).await.unwrap();
+    let leased = worker.lease_until(|leased| leased.op == "plan").await;
+    let own = json!({"kind": "CivoVpc", "name": "free", "org": "shop", "env": "dev"});
+    let same = json!({"resources": [{"id": own, "action": "unchanged", "units": []}]});
+    worker.report(&leased.held, "done", &json!({"plan": same, "troubles": [], "calls": 1})).await.unwrap();
+    let answer = asked.await.unwrap();
+    assert_eq!(answer["resources"].as_array().map(Vec::len), Some(1), "{answer}");
+    assert_eq!(
+        (&answer["resources"][0]["id"]["name"], &answer["leftOut"][0]["objectId"]),
+        (&json!("free"), &json!("f-1"))
+    );
+    assert!(answer["leftOut"][0]["reason"].as_str().unwrap().starts_with("spec.networkId"), "{answer}");
+    assert!(!answer.to_string().contains("quiet"), "{answer}");
+    assert!(server.control().store().resource(&id("CivoFirewall", "door", "shop", "dev")).await.unwrap().is_none());
+}
+
+/// Where orgs and envs are named beside `metadata`, they are named by the same rules: a name that only looks like one's own
+/// would be taken for it.
+#[tokio::test]
+async fn scopes_are_named_as_orgs_and_envs_are() {
+    let server = Server::start().await;
+    let admin = token(&server, "admin", Role::Admin, "", "").await;
+    let policy = |env: &str| {
+        format!(
+            "apiVersion: berth.dev/v1\nkind: Policy\nmetadata: {{name: p, org: shop}}\n\
+             spec: {{rule: \"true\", effect: deny, message: no, envs: [\"{env}\"]}}\n"
+        )
+    };
+    for odd in ["Shop", "shop ", "\u{455}hop", "sh/op", "sh.op", "-shop", "*", "sh\u{200b}op", &"s".repeat(64)] {
+        let more = format!(", allowedOrgs: [\"{odd}\"]");
+        let text = account("platform", "", "", "shared-cloud-token-0123456789", &more);
+        assert_eq!(applied(&server, &admin, &text).await.code, "invalid-manifest", "{odd:?}");
+        assert_eq!(applied(&server, &admin, &policy(odd)).await.code, "invalid-manifest", "{odd:?}");
+        for scope in [json!({"org": odd}), json!({"org": "shop", "env": odd})] {
+            let mut request = json!({"name": "ci", "role": "viewer"});
+            request.as_object_mut().unwrap().extend(scope.as_object().cloned().unwrap());
+            let answer = server.call(Protocol::Rest, "Access.CreateToken", &request, Some(&admin)).await.unwrap();
+            assert_eq!(answer.code, "invalid-argument", "{odd:?}: {answer:?}");
+        }
+    }
+    assert_eq!(applied(&server, &admin, &policy("prod")).await.code, "ok");
+
+    // What is stored under an older name can be reached by whom it is given to.
+    apply(&server, network("old", "shop", "dev", "civo").replace(", account: civo", "")).await;
+    let path = server.folder.path().join("server/state.db");
+    let options = sqlx::sqlite::SqliteConnectOptions::new().filename(path).busy_timeout(SOON);
+    let mut raw = <sqlx::SqliteConnection as sqlx::Connection>::connect_with(&options).await.unwrap();
+    sqlx::query("UPDATE resources SET org = 'Shop' WHERE name = 'old'").execute(&mut raw).await.unwrap();
+    let request = json!({"name": "old", "role": "viewer", "org": "Shop"});
+    let answer = server.call(Protocol::Rest, "Access.CreateToken", &request, Some(&admin)).await.unwrap();
+    assert_eq!(answer.code, "ok", "{answer:?}");
+    server.stop().await;
+}
+
 fn account_at(url: &str) -> String {
     format!(
         "apiVersion: byoc.berth.dev/v1\nkind: Account\nmetadata: {{name: inside, org: shop}}\n\
