@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 /// Slug, name, and the default network's range.
 pub const REGIONS: &[(&str, &str, &str)] = &[
     ("nyc1", "New York 1", "10.116.0.0/20"),
-    ("nyc2", "New York 2", "10.100.0.0/20"),
+    ("nyc2", "New York 2", "10.112.0.0/20"),
     ("nyc3", "New York 3", "10.108.0.0/20"),
     ("ams3", "Amsterdam 3", "10.110.0.0/20"),
     ("sfo2", "San Francisco 2", "10.120.0.0/20"),
