@@ -131,7 +131,7 @@ impl Accounts {
         let mut accounts = Self { simulated, ..Self::default() };
         for provider in PROVIDERS {
             let credentials = match accounts.simulated_credentials(provider) {
-                Some(credentials) => Ok(credentials),
+                Some(credentials) => Ok(Credentials { region: crate::env_region(provider, &var), ..credentials }),
                 None => Credentials::from_env(provider, &var),
             };
             accounts.env.insert(provider, credentials);
@@ -143,10 +143,13 @@ impl Accounts {
     pub fn given(&mut self, mut credentials: Credentials, var: impl Fn(&str) -> Option<String>) {
         credentials.api_url = credentials.api_url.or_else(|| usual_url(&credentials.provider, &var));
         self.given = Some(credentials.provider.clone());
-        if self.simulated.is_none()
-            && let Some(provider) = PROVIDERS.iter().find(|p| **p == credentials.provider)
-        {
-            self.env.insert(provider, Ok(credentials));
+        let Some(provider) = PROVIDERS.iter().find(|p| **p == credentials.provider) else { return };
+        match (&self.simulated, self.env.get_mut(provider)) {
+            // A simulated cloud takes any token; where things are is said all the same.
+            (Some(_), Some(Ok(simulated))) => simulated.region = credentials.region.or(simulated.region.take()),
+            _ => {
+                self.env.insert(provider, Ok(credentials));
+            }
         }
     }
 
@@ -358,5 +361,27 @@ fn read_secret(
         // On one machine, this is the worker.
         Some(Source::WorkerLocal(_)) => Credentials::from_env(provider, var).map(|c| c.token),
         None => Err(unauthorized(format!("{id} has no token"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn simulated_clouds_are_in_the_region_that_is_given() {
+        let simulated = Simulated {
+            civo_url: "http://127.0.0.1:1".into(),
+            digitalocean_url: "http://127.0.0.1:2".into(),
+            token: None,
+            pace: 1.0,
+        };
+        let var = |name: &str| (name == "CIVO_REGION").then(|| "LON1".to_owned());
+        let mut accounts = Accounts::new(Some(simulated), var);
+        let region = |accounts: &Accounts| accounts.choose_for("civo", None, "", "").unwrap().region;
+        assert_eq!(region(&accounts).as_deref(), Some("lon1"));
+        let given = Credentials { region: Some("fra1".into()), ..Credentials::new("civo", "token") };
+        accounts.given(given, var);
+        assert_eq!(region(&accounts).as_deref(), Some("fra1"));
     }
 }

@@ -71,9 +71,9 @@ impl Credentials {
     /// From the variables that the clouds' own tools use. `var` reads one of them.
     pub fn from_env(provider: &str, var: impl Fn(&str) -> Option<String>) -> Outcome<Self> {
         let given = |name: &str| var(name).filter(|value| !value.trim().is_empty());
-        let (tokens, url, region): (&[&str], _, _) = match provider {
-            "civo" => (&["CIVO_TOKEN"], "CIVO_API_URL", Some("CIVO_REGION")),
-            "digitalocean" => (&["DIGITALOCEAN_ACCESS_TOKEN", "DIGITALOCEAN_TOKEN"], "DIGITALOCEAN_API_URL", None),
+        let (tokens, url): (&[&str], _) = match provider {
+            "civo" => (&["CIVO_TOKEN"], "CIVO_API_URL"),
+            "digitalocean" => (&["DIGITALOCEAN_ACCESS_TOKEN", "DIGITALOCEAN_TOKEN"], "DIGITALOCEAN_API_URL"),
             other => return Err(unknown_provider(other)),
         };
         let Some(token) = tokens.iter().find_map(|name| given(name)) else {
@@ -89,11 +89,17 @@ impl Credentials {
             token: SecretString::from(token.trim().to_owned()),
             api_url: given(url),
             foreign_url: false,
-            region: region.and_then(given).map(|region| region.to_ascii_lowercase()),
+            region: env_region(provider, &var),
             requests_per_second: 0,
             max_concurrent_tasks: 0,
         })
     }
+}
+
+/// The region that a cloud's own tools would take from the environment.
+fn env_region(provider: &str, var: impl Fn(&str) -> Option<String>) -> Option<String> {
+    let given = (provider == "civo").then(|| var("CIVO_REGION")).flatten();
+    given.filter(|region| !region.trim().is_empty()).map(|region| region.to_ascii_lowercase())
 }
 
 /// Where a cloud's own API is; empty for a cloud that there is not.
