@@ -23,9 +23,13 @@ const CONFIGS: [(&str, &str); 4] = [
     ("civoCredential", "civo_credential"),
     ("digitalOceanCredential", "digital_ocean_credential"),
 ];
-/// Names of a block inside them, one for each provider.
-const BLOCKS: [(&str, &str); 3] =
-    [("civo", "civo"), ("digitalOcean", "digital_ocean"), ("digitalocean", "digitalocean")];
+/// Names of a block inside them: one for each provider, and one for any.
+const BLOCKS: [(&str, &str); 4] = [
+    ("civo", "civo"),
+    ("digitalOcean", "digital_ocean"),
+    ("digitalocean", "digitalocean"),
+    ("credential", "credential"),
+];
 const TOKENS: [(&str, &str); 3] = [("apiToken", "api_token"), ("token", "token"), ("accessToken", "access_token")];
 const REGIONS: [(&str, &str); 2] = [("defaultRegion", "default_region"), ("region", "region")];
 

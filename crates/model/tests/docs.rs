@@ -80,6 +80,7 @@ fn stack_inputs_are_read() {
         "provider_config: {api_token: planted, default_region: lon1}\n",
         "providerCredential:\n  civo: {apiToken: planted, region: lon1}\n",
         "civo_credential: {api_token: planted, default_region: lon1}\n",
+        "providerConfig: {credential: {credentialType: API_TOKEN, apiToken: planted, defaultRegion: lon1}}\n",
     ] {
         let (manifest, credential) = stack_input("in.yaml", format!("{config}{TARGET}").as_bytes()).unwrap();
         assert_eq!((manifest.id.name.as_str(), manifest.api_version.as_str()), ("net", "civo.project-planton.org/v1"));
