@@ -47,6 +47,17 @@ impl Handler for VpcHandler {
         Some(Duration::from_secs(3))
     }
 
+    /// The name may be that of the resource, which may have more characters than DigitalOcean takes.
+    async fn check(&self, desired: Props, observed: Option<&Observed>) -> Outcome<Props> {
+        let name = text(&desired, "name");
+        let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-');
+        if observed.is_some() || name.chars().all(fits) {
+            return Ok(desired);
+        }
+        Err(Trouble::refused(format!("DigitalOcean does not take `{name}` as the name of a network"))
+            .help("give it another in spec.vpcName: letters, digits, `-` and `.`"))
+    }
+
     async fn read(&self, id: &str, _props: &Props) -> Outcome<Option<Observed>> {
         Ok(self.client.vpc(id).await?.map(observed))
     }
