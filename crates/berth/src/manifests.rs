@@ -206,6 +206,16 @@ impl Loaded {
         self.sort();
     }
 
+    /// For a check alone: what the tool that a manifest was written for takes is accepted, and told.
+    pub fn accept_others(&mut self) {
+        for problem in self.diagnostics.iter_mut().filter(|problem| problem.elsewhere) {
+            problem.severity = berth_model::Severity::Warning;
+            problem.help.push(
+                "it is accepted, since the tool that it was written for takes it; no plan is made with it".into(),
+            );
+        }
+    }
+
     pub fn has_errors(&self) -> bool {
         self.diagnostics.iter().any(Diagnostic::is_error)
     }

@@ -2,6 +2,7 @@
 
 pub mod accounts;
 pub mod address;
+mod bounds;
 pub mod civo;
 pub mod digitalocean;
 mod gather;

@@ -8,8 +8,8 @@ use crate::registry::{Kind, pool, registry};
 use crate::shape::{Field, Holds, Many, Shape};
 use crate::validate::{Checker, Known, Path, singular};
 use crate::words;
-use crate::yaml::{Entry, Node, Plain, Style, Value as Yaml, resolve};
-use crate::{annotations, template};
+use crate::yaml::{Entry, Node, Plain, Style, Value as Yaml, resolve, whole};
+use crate::{names, template};
 use prost_reflect::{DynamicMessage, MapKey, Value};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -39,8 +39,7 @@ pub(crate) fn document(origin: &Origin<'_>, root: &Node<'_>, out: &mut Vec<Diagn
 /// with the rest, so that other manifests' references to it are not reported as missing too.
 fn decode(origin: &Origin<'_>, root: &Node<'_>, out: &mut Vec<Diagnostic>) -> Option<Manifest> {
     let found = out.len();
-    let mut decoder =
-        Decoder { file: origin.file, path: Path::default(), known: Known::default(), ref_spans: Vec::new(), out };
+    let mut decoder = Decoder::new(origin.file, out);
     if !matches!(root.value, Yaml::Map { .. }) {
         decoder.report("a manifest must be a mapping with `apiVersion`, `kind`, `metadata` and `spec`", root.pointer());
         return None;
@@ -53,6 +52,8 @@ fn decode(origin: &Origin<'_>, root: &Node<'_>, out: &mut Vec<Diagnostic>) -> Op
     }
     let kind = decoder.kind(root);
     let api_version = decoder.api_version(root, kind);
+    let foreign = kind.zip(api_version.as_deref()).is_some_and(|(kind, version)| kind.is_alias(version));
+    decoder.foreign = foreign;
     let metadata_shape = metadata_shape();
     let metadata = decoder.part(root, "metadata", metadata_shape);
     let spec = kind.and_then(|kind| decoder.part(root, "spec", Some(kind.spec_shape())));
@@ -62,24 +63,18 @@ fn decode(origin: &Origin<'_>, root: &Node<'_>, out: &mut Vec<Diagnostic>) -> Op
     }
 
     let Decoder { known, ref_spans, out, .. } = decoder;
-    let mut checker = Checker { file: origin.file, text: origin.text, path: Path::default(), known: &known, out };
+    let mut checker =
+        Checker { file: origin.file, text: origin.text, path: Path::default(), known: &known, lenient: false, out };
     if let (Some((message, entry)), Some(shape)) = (&metadata, metadata_shape) {
         checker.path.push("metadata");
         checker.message(shape, message, Some(&entry.node), entry.key_span);
         checker.path.0.clear();
-        if let Some(annotations) = entry.node.entry("annotations", "annotations") {
-            annotations::check(origin.file, annotations, checker.out);
-        }
-        if kind.is_some_and(|kind| kind.names_env) {
-            names_env(origin.file, &entry.node, checker.out);
-        }
-        if kind.is_none_or(|kind| api_version.as_ref().is_none_or(|version| *version == kind.api_version)) {
-            own_name(origin.file, &entry.node, shape, checker.out);
-        }
+        names::check(origin.file, entry, (kind, foreign), shape, checker.out);
     }
     let (kind, (mut spec, entry)) = (kind?, spec?);
     let filled = template::fill(kind, &mut spec, &entry.node);
     checker.path.push("spec");
+    checker.lenient = foreign;
     checker.message(kind.spec_shape(), &spec, Some(&entry.node), entry.key_span);
 
     let metadata: Metadata = metadata?.0.transcode_to().ok()?;
@@ -112,31 +107,11 @@ fn decode(origin: &Origin<'_>, root: &Node<'_>, out: &mut Vec<Diagnostic>) -> Op
         faulty: false,
         ref_spans,
     };
+    let before = out.len();
     crate::refs::check(&manifest, out);
+    out[before..].iter_mut().for_each(|problem| problem.elsewhere = foreign);
     manifest.faulty = out.len() > found;
     Some(manifest)
-}
-
-/// What names an env belongs to it, or to none.
-fn names_env(file: &str, metadata: &Node<'_>, out: &mut Vec<Diagnostic>) {
-    let text = |name| Some(metadata.entry(name, name)?.node.text()?.to_owned());
-    let (Some(name), Some(entry)) = (text("name"), metadata.entry("env", "env")) else { return };
-    if entry.node.text().is_none_or(|env| env.is_empty() || env == name) {
-        return;
-    }
-    let message = format!("env must be {}, as the name is, or left out", words::shown(&name));
-    out.push(Diagnostic::error(message).file(file).at(entry.pointer()).path("metadata.env"));
-}
-
-/// In Berth's own groups a name is a DNS label; the rule of the field is what other tools' groups may have.
-fn own_name(file: &str, metadata: &Node<'_>, shape: &Shape, out: &mut Vec<Diagnostic>) {
-    let (Some(entry), Some(field)) = (metadata.entry("name", "name"), shape.field("name")) else { return };
-    let Some(name) = entry.node.text() else { return };
-    let foreign = |c: char| c.is_ascii_uppercase() || matches!(c, '.' | '_');
-    if name.contains(foreign) && !out.iter().any(|problem| problem.path == "metadata.name") {
-        let message = format!("name {} is not valid: {}", words::shown(name), field.hint);
-        out.push(Diagnostic::error(message).file(file).at(entry.node.span).path("metadata.name"));
-    }
 }
 
 fn metadata_shape() -> Option<&'static Shape> {
@@ -167,10 +142,16 @@ struct Decoder<'c> {
     path: Path,
     known: Known,
     ref_spans: Vec<(String, Span)>,
+    /// The manifest was written for another tool.
+    foreign: bool,
     out: &'c mut Vec<Diagnostic>,
 }
 
-impl Decoder<'_> {
+impl<'c> Decoder<'c> {
+    fn new(file: &'c str, out: &'c mut Vec<Diagnostic>) -> Self {
+        Self { file, path: Path::default(), known: Known::default(), ref_spans: Vec::new(), foreign: false, out }
+    }
+
     fn report(&mut self, message: impl Into<String>, at: Span) -> &mut Diagnostic {
         let index = self.out.len();
         self.out.push(Diagnostic::error(message).file(self.file).at(at).path(self.path.0.clone()));
@@ -491,6 +472,9 @@ impl Decoder<'_> {
             return Some(Value::String(field.kept(text).to_owned()));
         }
         let is = match resolve(text) {
+            Plain::Int(number) if self.foreign && field.numbered(number).is_some() => {
+                return field.numbered(number).map(|text| Value::String(text.to_owned()));
+            }
             Plain::Text => return Some(Value::String(field.kept(text).to_owned())),
             Plain::Bool(_) => "a truth value",
             _ => "a number",
@@ -511,10 +495,15 @@ impl Decoder<'_> {
             }
             _ => {
                 let meant = match text.to_ascii_lowercase().as_str() {
-                    "yes" | "on" | "y" => Some("write true".to_owned()),
-                    "no" | "off" | "n" => Some("write false".to_owned()),
+                    "yes" | "on" | "y" => Some(true),
+                    "no" | "off" | "n" => Some(false),
                     _ => None,
                 };
+                // YAML 1.1, which other tools read, has more words for the two.
+                if let Some(value) = meant.filter(|_| self.foreign && style == Style::Plain) {
+                    return Some(Value::Bool(value));
+                }
+                let meant = meant.map(|value| format!("write {value}"));
                 let message = format!("{human} must be true or false, not {}", words::shown(text));
                 let problem = self.report(message, at);
                 problem.label = meant;
@@ -528,6 +517,7 @@ impl Decoder<'_> {
         let number = match (style, resolve(text)) {
             // Protobuf's JSON takes numbers as text, too, and so do the tools that manifests of other groups were written for.
             (Style::Plain | Style::Quoted(_), Plain::Int(number)) => number,
+            (Style::Plain | Style::Quoted(_), Plain::Number) if whole(text).is_some() => whole(text)?,
             (Style::Plain, Plain::Number) => {
                 self.report(format!("{human} must be a whole number, not {}", words::shown(text)), at);
                 return None;

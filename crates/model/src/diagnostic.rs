@@ -38,6 +38,8 @@ pub struct Diagnostic {
     pub secret: bool,
     /// It is a reference to a resource that is not there.
     pub unresolved: Option<Unresolved>,
+    /// The tool that the manifest was written for takes it: a check alone accepts it and says so, and no plan is made with it.
+    pub elsewhere: bool,
 }
 
 /// A reference to a resource that is not there.
@@ -60,6 +62,7 @@ impl Diagnostic {
             help: Vec::new(),
             secret: false,
             unresolved: None,
+            elsewhere: false,
         }
     }
 
@@ -90,6 +93,11 @@ impl Diagnostic {
 
     pub fn secret(mut self, secret: bool) -> Self {
         self.secret |= secret;
+        self
+    }
+
+    pub fn elsewhere(mut self, elsewhere: bool) -> Self {
+        self.elsewhere = elsewhere;
         self
     }
 

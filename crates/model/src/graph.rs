@@ -52,7 +52,8 @@ pub fn graph(manifests: &[Manifest], known: &HashSet<ResourceId>) -> Graph {
             if found.is_none() && !known.contains(&reference.to) {
                 missing += 1;
                 let help = missing <= MAX_SUGGESTIONS;
-                graph.diagnostics.push(nothing_there(manifest, &reference, help.then_some((manifests, known))));
+                let problem = nothing_there(manifest, &reference, help.then_some((manifests, known)));
+                graph.diagnostics.push(problem.elsewhere(manifest.of_other_tool()));
                 continue;
             }
             needs.push(Need { field: reference.field, to: reference.to, index: found });

@@ -18,6 +18,7 @@ mod graph;
 mod id;
 mod json;
 mod manifest;
+mod names;
 mod path;
 mod policy_test;
 mod prose;

@@ -115,6 +115,11 @@ pub fn parse(file: &str, bytes: &[u8]) -> (Vec<Manifest>, Vec<Diagnostic>) {
 }
 
 impl Manifest {
+    /// Whether it was written for another tool.
+    pub fn of_other_tool(&self) -> bool {
+        self.kind.is_alias(&self.api_version)
+    }
+
     /// With camelCase names and the API version as written. Secrets are in the clear: seal them before storing.
     pub fn to_json(&self) -> Json {
         json!({

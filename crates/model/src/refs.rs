@@ -85,7 +85,7 @@ impl Manifest {
             let value = self.spec.get_field_by_name(older);
             *kind == self.kind.name && value.is_some_and(|value| value.as_str().is_some_and(|text| !text.is_empty()))
         };
-        self.api_version != self.kind.api_version && OLDER_NAMES.iter().any(given)
+        self.of_other_tool() && OLDER_NAMES.iter().any(given)
     }
 
     /// The spec, encoded, with every reference replaced by its value.

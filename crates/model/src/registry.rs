@@ -50,7 +50,12 @@ impl Kind {
 
     /// Whether a manifest may be written with this API version.
     pub fn accepts(&self, api_version: &str) -> bool {
-        self.api_version == api_version || self.aliases.iter().any(|alias| alias == api_version)
+        self.api_version == api_version || self.is_alias(api_version)
+    }
+
+    /// Whether an API version is that of another tool's group.
+    pub fn is_alias(&self, api_version: &str) -> bool {
+        self.aliases.iter().any(|alias| alias == api_version)
     }
 
     /// Its own API version first, then the aliases.

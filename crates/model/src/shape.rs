@@ -66,6 +66,8 @@ pub struct Field {
     pub any_case: bool,
     /// A name of earlier manifests for another field.
     pub older_name: bool,
+    /// Other tools' validators hold to the rule too.
+    pub(crate) firm: bool,
     pub hint: String,
     pub example: String,
     inner: OnceLock<Option<&'static Shape>>,
@@ -85,6 +87,13 @@ impl Field {
             }
             _ => text,
         }
+    }
+
+    /// A text that is given by its number, counted from 1, as protobuf's enums may be.
+    pub(crate) fn numbered(&self, number: i64) -> Option<&str> {
+        let Check::Text(rules) = &self.rules.check else { return None };
+        let index = usize::try_from(number).ok().filter(|_| self.any_case)?.checked_sub(1)?;
+        rules.one_of.get(index).map(String::as_str)
     }
 
     /// The comment above the field.
@@ -195,6 +204,7 @@ impl Field {
             secret: flag(&extensions.secret),
             any_case: flag(&extensions.any_case),
             older_name: flag(&extensions.older_name),
+            firm: flag(&extensions.firm),
             hint: text(&extensions.hint),
             example: text(&extensions.example),
             inner: OnceLock::new(),
@@ -222,6 +232,7 @@ struct Extensions {
     example: Option<ExtensionDescriptor>,
     any_case: Option<ExtensionDescriptor>,
     older_name: Option<ExtensionDescriptor>,
+    firm: Option<ExtensionDescriptor>,
 }
 
 impl Extensions {
@@ -240,6 +251,7 @@ impl Extensions {
                 example: named("berth.example"),
                 any_case: named("berth.any_case"),
                 older_name: named("berth.older_name"),
+                firm: named("berth.firm"),
             }
         })
     }

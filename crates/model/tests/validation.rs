@@ -212,3 +212,107 @@ fn what_other_tools_may_write_is_kept_as_berth_has_it() {
     assert_eq!(problems.len(), 1, "{problems:?}");
     assert_eq!(problems[0].path, "metadata.name");
 }
+
+/// A spec of each kind that both validators take, with `EXTRA` where a case puts something.
+const OF_BOTH: &[(&str, &str, &str)] = &[
+    ("civo", "CivoVpc", "networkName: n, region: lon1"),
+    ("civo", "CivoFirewall", "name: f, networkId: n"),
+    ("civo", "CivoKubernetesNodePool", "nodePoolName: p, cluster: k, size: g4s.kube.small, nodeCount: 2"),
+    ("digital-ocean", "DigitalOceanKubernetesNodePool", "nodePoolName: p, cluster: k, size: s-2vcpu-4gb, nodeCount: 2"),
+    (
+        "digital-ocean",
+        "DigitalOceanKubernetesCluster",
+        "clusterName: k, region: fra1, kubernetesVersion: '1.33', vpc: n, defaultNodePool: {size: s-2vcpu-4gb, nodeCount: 1}",
+    ),
+];
+
+/// What is wrong with a manifest of another tool's group, and with the same one in Berth's own.
+fn of_both_groups(kind: &str, extra: &str) -> (Vec<Diagnostic>, Vec<Diagnostic>) {
+    let (cloud, _, spec) = OF_BOTH.iter().find(|(_, known, _)| *known == kind).unwrap();
+    let key = extra.split(':').next().unwrap();
+    // A later entry takes the place of an earlier one.
+    let kept: Vec<&str> = spec.split(", ").filter(|entry| !entry.starts_with(&format!("{key}:"))).collect();
+    let problems = |group: &str| {
+        let head = format!("apiVersion: {group}/v1\nkind: {kind}\nmetadata: {{name: n}}\nspec: ");
+        parse("a.yaml", format!("{head}{{{}, {extra}}}\n", kept.join(", ")).as_bytes()).1
+    };
+    (problems(&format!("{cloud}.openmcf.org")), problems(&format!("{}.berth.dev", cloud.replace('-', ""))))
+}
+
+/// What only the cloud could refuse is marked as taken by the other tool: a check alone accepts it, and no plan is made.
+#[test]
+fn what_another_validator_takes_is_marked_so() {
+    for (kind, extra) in [
+        ("CivoVpc", "region: SIN1"),
+        ("CivoVpc", "ipRangeCidr: 10.20.0.5/24"),
+        ("CivoVpc", "ipRangeCidr: 10.20.0.0/28"),
+        ("CivoVpc", "networkName: nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn"),
+        ("CivoFirewall", "inboundRules: [{protocol: tcp, portRange: '80,443'}]"),
+        ("CivoFirewall", "inboundRules: [{protocol: tcp, cidrs: [10.0.0.5/24]}]"),
+        ("CivoFirewall", "inboundRules: [{protocol: tcp, action: ACCEPT}]"),
+        ("CivoKubernetesNodePool", "size: G4S.Kube.Small"),
+        ("CivoKubernetesNodePool", "nodeCount: 5000"),
+        ("DigitalOceanKubernetesNodePool", "tags: [a b, v1.2]"),
+        ("DigitalOceanKubernetesNodePool", "labels: {a b: c}"),
+        ("DigitalOceanKubernetesNodePool", "taints: [{key: a, effect: Sometimes}]"),
+        ("DigitalOceanKubernetesCluster", "maintenanceWindow: daily"),
+        ("DigitalOceanKubernetesCluster", "controlPlaneFirewallAllowedIps: [office]"),
+        ("DigitalOceanKubernetesCluster", "kubernetesVersion: latest"),
+        ("DigitalOceanKubernetesCluster", "vpc: {valueFrom: {name: n, fieldPath: status.outputs.nothing}}"),
+    ] {
+        let (theirs, ours) = of_both_groups(kind, extra);
+        assert!(!theirs.is_empty() && theirs.iter().all(|problem| problem.elsewhere), "{extra}: {theirs:#?}");
+        assert!(!ours.is_empty() && !ours.iter().any(|problem| problem.elsewhere), "{extra}: {ours:#?}");
+    }
+    for (kind, extra) in [
+        ("CivoFirewall", "inboundRules: [{protocol: gre}]"),
+        ("CivoFirewall", "name: ''"),
+        ("CivoKubernetesNodePool", "nodeCount: 0"),
+        ("CivoKubernetesNodePool", "nodeCount: 2.5"),
+        ("CivoKubernetesNodePool", "nodeCounts: 3"),
+        ("DigitalOceanKubernetesCluster", "region: nyc3s, autoUpgrade: maybe"),
+    ] {
+        let (theirs, _) = of_both_groups(kind, extra);
+        assert!(theirs.iter().any(|problem| !problem.elsewhere), "{extra}: {theirs:#?}");
+    }
+}
+
+/// Where another tool's manifest means something, nothing is wrong with it; Berth's own groups stay as strict as they are.
+#[test]
+fn bounds_and_spellings_of_other_tools_are_for_their_groups_only() {
+    for (kind, extra) in [
+        ("CivoKubernetesNodePool", "autoScale: true, maxNodes: 4"),
+        ("CivoKubernetesNodePool", "autoScale: true, minNodes: 3, maxNodes: 4"),
+        ("DigitalOceanKubernetesNodePool", "autoScale: true"),
+        ("DigitalOceanKubernetesNodePool", "autoScale: on, minNodes: 1, maxNodes: 4"),
+        ("DigitalOceanKubernetesCluster", "region: 8"),
+    ] {
+        let (theirs, ours) = of_both_groups(kind, extra);
+        assert!(theirs.is_empty(), "{extra}: {theirs:#?}");
+        assert!(!ours.is_empty(), "{extra}");
+    }
+    let name = "n".repeat(64);
+    let text = |group: &str| {
+        format!("apiVersion: {group}\nkind: CivoVpc\nmetadata: {{name: {name}}}\nspec: {{networkName: n, region: 2}}\n")
+    };
+    let (manifests, problems) = parse("a.yaml", text("civo.openmcf.org/v1").as_bytes());
+    assert!(problems.is_empty(), "{problems:?}");
+    assert_eq!(manifests[0].field_value("spec.region").as_deref(), Some("lon2"));
+    let (_, problems) = parse("a.yaml", text("civo.berth.dev/v1").as_bytes());
+    let paths: Vec<&str> = problems.iter().map(|problem| problem.path.as_str()).collect();
+    assert_eq!(paths, ["metadata.name", "spec.region"], "{problems:?}");
+}
+
+/// A reference to what is not there is the same: the other validator looks at one manifest alone.
+#[test]
+fn references_of_other_tools_are_not_looked_up_by_a_check_alone() {
+    for (group, elsewhere) in [("civo.openmcf.org/v1", true), ("civo.berth.dev/v1", false)] {
+        let text = format!(
+            "apiVersion: {group}\nkind: CivoFirewall\nmetadata: {{name: f}}\nspec: {{name: f, networkId: {{valueFrom: {{name: gone}}}}}}\n"
+        );
+        let (manifests, problems) = parse("a.yaml", text.as_bytes());
+        assert!(problems.is_empty(), "{problems:?}");
+        let missing = berth_model::graph(&manifests, &Default::default()).diagnostics;
+        assert_eq!(missing.iter().map(|problem| problem.elsewhere).collect::<Vec<_>>(), [elsewhere]);
+    }
+}

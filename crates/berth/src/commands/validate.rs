@@ -21,7 +21,8 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> Outcome {
-    let loaded = manifests::load(&args.files.file, &args.look.which()?)?;
+    let mut loaded = manifests::load(&args.files.file, &args.look.which()?)?;
+    loaded.accept_others();
     let format = args.output.output;
     if loaded.has_errors() {
         return loaded.refuse(format);

@@ -25,7 +25,7 @@ fn only(cloud: &Cloud, kind: &str) -> Value {
 #[test]
 fn manifests_of_other_tools_live_their_whole_life() {
     let fixtures = fixtures();
-    assert!(fixtures.len() >= 9, "fixtures are missing: {fixtures:?}");
+    assert!(fixtures.len() >= 15, "fixtures are missing: {fixtures:?}");
     all(fixtures, |name, path| {
         let (project, cloud) = (Project::new(), Cloud::instant());
         let path = path.display().to_string();
@@ -72,8 +72,69 @@ fn means(name: &str, cloud: &Cloud) {
             );
             assert_eq!((&lathe["auto_scale"], &lathe["count"]), (&false.into(), &1.into()));
         }
+        "civo-default-for-region" => assert_eq!(only(cloud, "civo.network")["name"], "depot-net"),
+        "civo-one-bound" => {
+            let pools = only(cloud, "civo.cluster")["pools"].clone();
+            let counts: Vec<_> = pools.as_array().into_iter().flatten().map(|pool| pool["count"].as_u64()).collect();
+            assert_eq!(counts, [Some(1), Some(2), Some(2), Some(1)], "brought between the bounds: {pools:#}");
+        }
+        "digitalocean-one-bound" => {
+            let cluster = only(cloud, "digitalocean.cluster")["id"].as_str().expect("an id").to_owned();
+            let path = format!("/v2/kubernetes/clusters/{cluster}/node_pools");
+            let pools = cloud.call(CloudName::DigitalOcean, "GET", &path, None)["node_pools"].clone();
+            let bounds = |pool: &Value| ["count", "min_nodes", "max_nodes"].map(|name| pool[name].as_u64());
+            let all: Vec<_> = pools.as_array().into_iter().flatten().map(bounds).collect();
+            assert_eq!(all, [[Some(2), Some(0), Some(2)], [Some(2), Some(2), Some(3)]], "{pools:#}");
+        }
+        "civo-tags" => {
+            let tags = only(cloud, "civo.cluster")["tags"].clone();
+            let has = |word: &str| tags.as_array().into_iter().flatten().any(|tag| tag == word);
+            assert!(["team", "cranes", "version:1.2", "depot"].into_iter().all(has), "{tags:#}");
+        }
+        "numbers-and-words" => {
+            assert_eq!(only(cloud, "civo.cluster")["region"], "FRA1");
+            assert_eq!(only(cloud, "digitalocean.vpc")["region"], "ams3");
+        }
         _ => {}
     }
+}
+
+/// What the other validator takes passes a check alone, with a word; a plan says why the cloud could not.
+#[test]
+fn what_only_the_cloud_refuses_is_told_by_the_plan() {
+    let (project, cloud) = (Project::new(), Cloud::instant());
+    let made = cloud.mutating();
+    let head = |kind: &str, name: &str| {
+        let group = if kind.starts_with("Civo") { "civo" } else { "digital-ocean" };
+        format!("apiVersion: {group}.openmcf.org/v1\nkind: {kind}\nmetadata: {{name: {name}}}\nspec: ")
+    };
+    let pool =
+        "{nodePoolName: p, cluster: {value: k}, size: g4s.kube.small, region: lon1, nodeCount: 1, autoScale: true";
+    for (kind, name, spec, told) in [
+        ("CivoVpc", "n", "{civoCredentialId: c, networkName: n, region: SIN1}".to_owned(), "not `SIN1`"),
+        ("DigitalOceanVpc", "n", "{region: fra1, ipRangeCidr: 10.20.0.5/24}".into(), "has bits set beyond its prefix"),
+        ("CivoFirewall", "f", "{name: f, networkId: {valueFrom: {name: gone}}}".into(), "nothing named `gone`"),
+    ] {
+        project.write("one.yaml", &format!("{}{spec}\n", head(kind, name)));
+        let checked = project.berth(&cloud, &["validate", "-f", "one.yaml"]).ok();
+        checked.says(&["warning", told, "no plan is made with it", "1 manifest in 1 file is valid"]);
+        project.berth(&cloud, &["plan", "-f", "one.yaml"]).ends_with(1).says(&["error", told]);
+    }
+    for (kind, name, spec, told) in [
+        ("CivoKubernetesNodePool", "p", format!("{pool}}}"), "needs `maxNodes` of at least 1"),
+        (
+            "CivoKubernetesNodePool",
+            "p",
+            format!("{pool}, minNodes: 4, maxNodes: 2}}"),
+            "must not be more than its `maxNodes`",
+        ),
+        ("DigitalOceanVpc", "my_net", "{region: fra1}".into(), "does not take `my_net` as the name of a network"),
+    ] {
+        project.write("one.yaml", &format!("{}{spec}\n", head(kind, name)));
+        project.berth(&cloud, &["validate", "-f", "one.yaml"]).ok();
+        project.berth(&cloud, &["plan", "-f", "one.yaml"]).ends_with(1).says(&[told]);
+    }
+    assert_eq!(cloud.mutating(), made, "nothing is made");
 }
 
 /// A minor version is met by any patch of it, and what a cloud cannot take is refused before anything is made.

@@ -5,9 +5,8 @@ use super::api::{Network, NewNetwork, region_code};
 use super::props::{maybe, put, text};
 use async_trait::async_trait;
 use berth_engine::FieldChange;
-use berth_engine::handler::{Handler, Outcome, Trouble};
+use berth_engine::handler::{Handler, Outcome};
 use berth_engine::unit::{Change, Field, Observed, Op, Phase, Props, Typical, Waiting};
-use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +16,6 @@ const FIELDS: &[Field] = &[
     Field { name: "network_name", change: Change::InPlace },
     Field { name: "region", change: Change::Replace },
     Field { name: "ip_range_cidr", change: Change::Replace },
-    Field { name: "is_default_for_region", change: Change::InPlace },
 ];
 
 pub fn observed(network: &Network, region: &str) -> Observed {
@@ -51,12 +49,6 @@ impl Handler for NetworkHandler {
     }
 
     async fn check(&self, desired: Props, observed: Option<&Observed>) -> Outcome<Props> {
-        let is_default = |props: &Props| props.get("is_default_for_region") == Some(&Value::Bool(true));
-        if is_default(&desired) && !observed.is_some_and(|o| is_default(&o.props)) {
-            return Err(Trouble::refused("Civo's API cannot make a network the default one of its region")
-                .help("leave spec.isDefaultForRegion out, or import the network that is the default one now")
-                .help("every kind of Berth's names its network: nothing falls back to the default one"));
-        }
         if observed.is_none() {
             self.0.offers.check_region(&self.0.api, text(&desired, "region")?, false).await?;
         }

@@ -4,6 +4,7 @@ use super::normal::{OWN_TAGS, READY_GATE, addresses, desired_tags, window_of_tex
 use super::roll::default_pool_name;
 use super::version::{AT_LEAST, Version};
 use super::{CLUSTER, decode, ready_gate, reference};
+use crate::bounds::bounds;
 use crate::own_labels;
 use berth_engine::handler::{LowerInput, Trouble};
 use berth_engine::unit::{Lowered, Props, Unit};
@@ -39,9 +40,10 @@ pub fn lower(input: &LowerInput<'_>) -> Result<Lowered, Trouble> {
     put("default_node_pool.size", json!(pool.size));
     put("default_node_pool.auto_scale", json!(pool.auto_scale));
     if pool.auto_scale {
-        put("default_node_pool.initial_node_count", json!(pool.node_count));
-        put("default_node_pool.min_nodes", json!(pool.min_nodes()));
-        put("default_node_pool.max_nodes", json!(pool.max_nodes));
+        let bounds = bounds(pool.node_count, pool.min_nodes, pool.max_nodes)?;
+        put("default_node_pool.initial_node_count", json!(bounds.first));
+        put("default_node_pool.min_nodes", json!(bounds.min));
+        put("default_node_pool.max_nodes", json!(bounds.max));
     } else {
         put("default_node_pool.node_count", json!(pool.node_count));
     }

@@ -2,6 +2,7 @@
 
 use super::normal::{OWN_LABELS, READY_GATE, desired_labels, taints};
 use super::{POOL, decode, ready_gate, reference};
+use crate::bounds::bounds;
 use crate::own_labels;
 use berth_engine::handler::{LowerInput, Trouble};
 use berth_engine::unit::{Lowered, Props, Unit};
@@ -19,9 +20,10 @@ pub fn lower(input: &LowerInput<'_>) -> Result<Lowered, Trouble> {
     put("size", json!(spec.size));
     put("auto_scale", json!(spec.auto_scale));
     if spec.auto_scale {
-        put("initial_node_count", json!(spec.node_count));
-        put("min_nodes", json!(spec.min_nodes()));
-        put("max_nodes", json!(spec.max_nodes));
+        let bounds = bounds(spec.node_count, spec.min_nodes, spec.max_nodes)?;
+        put("initial_node_count", json!(bounds.first));
+        put("min_nodes", json!(bounds.min));
+        put("max_nodes", json!(bounds.max));
     } else {
         put("node_count", json!(spec.node_count));
     }

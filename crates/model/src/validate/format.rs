@@ -12,7 +12,7 @@ use std::time::Duration;
 /// A syntax named by the `(berth.format)` option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// What a cloud may take as an object's name.
+    /// What a cloud may take as an object's name, or as a tag.
     ObjectName,
     Cidr,
     Cidr24,
@@ -56,7 +56,7 @@ impl Format {
     /// What it looks like, for `explain`.
     pub fn describe(self) -> &'static str {
         match self {
-            Format::ObjectName => "name as the cloud has it",
+            Format::ObjectName => "text as the cloud has it",
             Format::Cidr => "address range (CIDR)",
             Format::Cidr24 => "IPv4 range (CIDR), /24 or wider",
             Format::Cidr162024 => "IPv4 range (CIDR), /16, /20 or /24",
@@ -209,7 +209,8 @@ fn window(subject: &Subject<'_>, value: &str) -> Option<Violation> {
 
 fn rule(subject: &Subject<'_>, value: &str) -> Option<Violation> {
     let RuleError { message, at, label } = parse_rule(value).err()?;
-    Some(Violation { message: format!("{} cannot be used: {message}", subject.bare()), label, within: at })
+    let message = format!("{} cannot be used: {message}", subject.bare());
+    Some(Violation { label, within: at, ..Violation::new(message) })
 }
 
 fn kind(subject: &Subject<'_>, value: &str) -> Option<Violation> {

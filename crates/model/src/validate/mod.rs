@@ -80,6 +80,8 @@ pub(crate) struct Checker<'c> {
     pub text: &'c str,
     pub path: Path,
     pub known: &'c Known,
+    /// Of a manifest that was written for another tool: what only that tool's validator takes is marked so.
+    pub lenient: bool,
     pub out: &'c mut Vec<Diagnostic>,
 }
 
@@ -124,12 +126,13 @@ impl Checker<'_> {
                     members.iter().map(|index| format!("`{}`", shape.fields[*index].json)).collect();
                 let what = words::humanise(last_name(&self.path.0));
                 let text = format!("{what} needs {}", words::either(&names));
-                self.report(Violation::new(text), parent, true);
+                self.report(Violation::firm(text), parent, true);
             }
         }
         for rule in &shape.cel {
             // A rule about a field that is wrong already would only add noise.
-            if rule.reads.iter().any(|index| broken[*index]) || cel::holds_for_message(rule, shape, message) {
+            let left_out = rule.own && self.lenient || rule.reads.iter().any(|index| broken[*index]);
+            if left_out || cel::holds_for_message(rule, shape, message) {
                 continue;
             }
             self.message_rule(rule, shape, message, node, parent);
@@ -161,7 +164,7 @@ impl Checker<'_> {
                 at = place;
             }
         }
-        let mut problem = self.diagnostic(Violation::new(rule.message.clone()), at, false);
+        let mut problem = self.diagnostic(Violation::firm(rule.message.clone()), at, false);
         let values: Vec<String> =
             rule.mentions.iter().filter_map(|index| stated(&shape.fields[*index], message)).collect();
         if values.len() > 1 {
@@ -188,7 +191,7 @@ impl Checker<'_> {
                 _ => format!("{} is required", field.human),
             };
             // What is missing is missing from its parent; an empty `name:` is pointed at itself.
-            self.report(Violation::new(text), item.entry.map_or(item.parent, Entry::pointer), field.secret);
+            self.report(Violation::firm(text), item.entry.map_or(item.parent, Entry::pointer), field.secret);
             return;
         }
         match (field.many, value.as_ref()) {
@@ -287,6 +290,7 @@ impl Checker<'_> {
             _ => None,
         };
         if let Some(mut violation) = violation {
+            violation.firm |= field.firm;
             let within = violation.within.take();
             let exact = within.zip(node).and_then(|(within, node)| place::within(self.text, node, within));
             if let (Some((line, column)), None) = (within, exact) {
@@ -384,6 +388,7 @@ impl Checker<'_> {
 
     fn diagnostic(&self, violation: Violation, at: Span, secret: bool) -> Diagnostic {
         Diagnostic::error(violation.message)
+            .elsewhere(self.lenient && !violation.firm)
             .file(self.file)
             .at(at)
             .path(self.path.0.clone())

@@ -17,11 +17,17 @@ pub(crate) struct Violation {
     pub label: Option<String>,
     /// Line and column in the value, from 1, where a part of it is meant.
     pub within: Option<(usize, usize)>,
+    /// Other tools' validators refuse it too.
+    pub firm: bool,
 }
 
 impl Violation {
     pub fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), label: None, within: None }
+        Self { message: message.into(), label: None, within: None, firm: false }
+    }
+
+    pub fn firm(message: impl Into<String>) -> Self {
+        Self { firm: true, ..Self::new(message) }
     }
 }
 
@@ -277,14 +283,15 @@ impl TextRules {
 impl NumberRules {
     pub fn broken(&self, subject: &Subject<'_>, value: i64) -> Option<Violation> {
         let must = |rule: String| Some(Violation::new(format!("{} must be {rule}", subject.bare())));
+        let least = |rule: String| must(rule).map(|violation| Violation { firm: true, ..violation });
         if let Some(n) = self.exactly.filter(|n| value != *n) {
             return must(format!("{n}"));
         }
         if let Some(n) = self.gt.filter(|n| value <= *n) {
-            return must(format!("greater than {n}"));
+            return least(format!("greater than {n}"));
         }
         if let Some(n) = self.gte.filter(|n| value < *n) {
-            return must(format!("at least {n}"));
+            return least(format!("at least {n}"));
         }
         if let Some(n) = self.lt.filter(|n| value >= *n) {
             return must(format!("less than {n}"));
@@ -331,11 +338,14 @@ pub(crate) struct CelRule {
     /// Fields that the message names, in its order: the first one that was written is where it points.
     pub mentions: Vec<usize>,
     pub program: cel::Compiled,
+    /// Of Berth's own groups only: its id begins with `own.`.
+    pub own: bool,
 }
 
 impl CelRule {
     pub fn read(rule: pb::Rule, fields: &[Field]) -> Self {
-        let pb::Rule { id: _, message, expression } = rule;
+        let pb::Rule { id, message, expression } = rule;
+        let own = id.is_some_and(|id| id.starts_with("own."));
         let (message, expression) = (message.unwrap_or_default(), expression.unwrap_or_default());
         let reads = fields.iter().enumerate().filter(|(_, field)| reads(&expression, &field.name));
         let reads = reads.map(|(index, _)| index).collect();
@@ -347,7 +357,7 @@ impl CelRule {
                 mentions.push(index);
             }
         }
-        Self { message, expression, reads, mentions, program: cel::Compiled::default() }
+        Self { message, expression, reads, mentions, program: cel::Compiled::default(), own }
     }
 }
 

@@ -6,7 +6,7 @@ mod scan;
 mod write;
 
 pub use load::{Documents, Loaded, too_large};
-pub use resolve::{Plain, resolve};
+pub use resolve::{Plain, resolve, whole};
 pub use write::to_yaml;
 
 use crate::diagnostic::Span;

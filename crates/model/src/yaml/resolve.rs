@@ -48,6 +48,16 @@ pub fn resolve(text: &str) -> Plain {
     if is_float(digits) { Plain::Number } else { Plain::Text }
 }
 
+/// A whole number that is written with a point, such as `3.0`.
+pub fn whole(text: &str) -> Option<i64> {
+    let (digits, zeros) = text.split_once('.')?;
+    let fits = !zeros.is_empty() && zeros.bytes().all(|b| b == b'0');
+    match resolve(digits) {
+        Plain::Int(number) if fits => Some(number),
+        _ => None,
+    }
+}
+
 /// `digits[.digits][e[+-]digits]` or `.digits…`.
 fn is_float(digits: &str) -> bool {
     let (mantissa, exponent) = match digits.find(['e', 'E']) {
@@ -92,6 +102,14 @@ mod tests {
             ("fra1", Plain::Text),
         ] {
             assert_eq!(resolve(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn whole_numbers_may_have_a_point() {
+        assert_eq!((whole("3.0"), whole("-3.00"), whole("0.0")), (Some(3), Some(-3), Some(0)));
+        for other in ["3", "3.", "3.5", ".0", "03.0", "1e3", "a.0", "99999999999999999999.0"] {
+            assert_eq!(whole(other), None, "{other}");
         }
     }
 }

@@ -5,6 +5,7 @@
 //! `auto_upgrade` or `disable_surge_upgrade`. They are kept with the cluster's unit and change nothing in Civo.
 
 use super::{decode, value};
+use crate::bounds::Bounds;
 use crate::civo::autoscaler::sorted;
 use crate::civo::props::put;
 use crate::civo::rules::{Rule, lines};
@@ -58,9 +59,9 @@ pub fn lower(input: &LowerInput<'_>) -> Result<Lowered, Trouble> {
 
     for pool in &spec.additional_node_pools {
         super::check_pool_name(&pool.name)?;
-        lowered.units.push(additional_pool(input, pool, &region));
+        lowered.units.push(additional_pool(input, pool, &region)?);
     }
-    lowered.units.extend(autoscaler(input, &spec, &region));
+    lowered.units.extend(autoscaler(input, &spec, &region)?);
 
     lowered.output("cluster_id", "cluster", "id");
     lowered.output("kubeconfig_b64", "cluster", "kubeconfig_b64");
@@ -69,9 +70,11 @@ pub fn lower(input: &LowerInput<'_>) -> Result<Lowered, Trouble> {
     Ok(lowered)
 }
 
-/// Berth's labels as `key:value` words, with the user's words; a word of the user's with the same key wins.
+/// Berth's labels as `key:value` words, with the user's words; a word of the user's with the same key wins. Civo takes tags as words
+/// with spaces between them, so that a tag with spaces in it is several.
 fn tags(input: &LowerInput<'_>, own: &[String]) -> Value {
-    let mut tags: BTreeSet<String> = own.iter().cloned().collect();
+    let own: Vec<&str> = own.iter().flat_map(|tag| tag.split_whitespace()).collect();
+    let mut tags: BTreeSet<String> = own.iter().map(|tag| (*tag).to_owned()).collect();
     for (key, value) in crate::own_labels(input) {
         let word = format!("{key}:");
         if !own.iter().any(|tag| tag.starts_with(&word)) {
@@ -98,36 +101,44 @@ fn firewall(spec: &CivoKubernetesClusterSpec, region: &str, network: &str) -> Un
     Unit::new("firewall", "civo.firewall", region, props)
 }
 
-fn additional_pool(input: &LowerInput<'_>, pool: &CivoAdditionalNodePool, region: &str) -> Unit {
+fn additional_pool(input: &LowerInput<'_>, pool: &CivoAdditionalNodePool, region: &str) -> Result<Unit, Trouble> {
     let mut props = Props::new();
     put(&mut props, "name", pool.name.as_str());
     put(&mut props, "region", region);
     put(&mut props, "cluster_id", output_of("cluster", "id"));
     put(&mut props, "size", pool.size.as_str());
-    put(&mut props, if pool.auto_scale { "initial_node_count" } else { "node_count" }, pool.node_count);
+    match bounds_of(pool)? {
+        Some(bounds) => put(&mut props, "initial_node_count", bounds.first),
+        None => put(&mut props, "node_count", pool.node_count),
+    }
     put(&mut props, "labels", super::labels(input, &pool.labels));
     put(&mut props, "taints", super::taints(&pool.taints));
     super::put_ready_gate(input, &mut props);
-    Unit::new(format!("pool/{}", pool.name), "civo.pool", region, props)
+    Ok(Unit::new(format!("pool/{}", pool.name), "civo.pool", region, props)
         .at(format!("additional_node_pools[{}]", pool.name))
-        .after(["cluster"])
+        .after(["cluster"]))
 }
 
-fn autoscaler(input: &LowerInput<'_>, spec: &CivoKubernetesClusterSpec, region: &str) -> Option<Unit> {
+fn bounds_of(pool: &CivoAdditionalNodePool) -> Result<Option<Bounds>, Trouble> {
+    super::scaled(pool.auto_scale, pool.node_count, pool.min_nodes, pool.max_nodes)
+}
+
+fn autoscaler(input: &LowerInput<'_>, spec: &CivoKubernetesClusterSpec, region: &str) -> Result<Option<Unit>, Trouble> {
     let scaled: Vec<&CivoAdditionalNodePool> =
         spec.additional_node_pools.iter().filter(|pool| pool.auto_scale).collect();
     if scaled.is_empty() && !spec.autoscaler.as_ref().is_some_and(|a| a.enabled) {
-        return None;
+        return Ok(None);
     }
-    let bounds = scaled.iter().map(|pool| {
+    let mut pools = Vec::new();
+    for pool in &scaled {
         let id = output_of(&format!("pool/{}", pool.name), "node_pool_id");
-        json!({"pool": id, "min": pool.min_nodes(), "max": pool.max_nodes})
-    });
+        pools.extend(bounds_of(pool)?.map(|bounds| json!({"pool": id, "min": bounds.min, "max": bounds.max})));
+    }
     let mut props = Props::new();
     put(&mut props, "region", region);
     put(&mut props, "cluster_id", output_of("cluster", "id"));
     put(&mut props, "owner", super::owner(input));
-    put(&mut props, "pools", sorted(bounds.collect()));
+    put(&mut props, "pools", sorted(pools.into()));
     let unit = Unit::new("autoscaler", "civo.autoscaler", region, props).at("autoscaler").after(["cluster"]);
-    Some(unit.after(scaled.iter().map(|pool| format!("pool/{}", pool.name))))
+    Ok(Some(unit.after(scaled.iter().map(|pool| format!("pool/{}", pool.name)))))
 }

@@ -7,6 +7,7 @@ mod vpc;
 
 use super::api::Taint;
 use super::pools;
+use crate::bounds::{Bounds, bounds};
 use berth_engine::handler::{LowerInput, Target, Trouble};
 use berth_engine::unit::{Lowered, Props};
 use berth_model::pb::berth::core::v1 as core;
@@ -66,6 +67,11 @@ fn labels(input: &LowerInput<'_>, own: &BTreeMap<String, String>) -> Value {
     let mut labels = crate::own_labels(input);
     labels.extend(own.clone());
     json!(labels)
+}
+
+/// The bounds of a pool, where it scales by itself.
+fn scaled(auto_scale: bool, count: u32, min: Option<u32>, max: u32) -> Result<Option<Bounds>, Trouble> {
+    auto_scale.then(|| bounds(count, min, max)).transpose()
 }
 
 fn taints(taints: &[core::Taint]) -> Value {

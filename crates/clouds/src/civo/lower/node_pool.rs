@@ -12,6 +12,7 @@ use serde_json::json;
 pub fn lower(input: &LowerInput<'_>) -> Result<Lowered, Trouble> {
     let spec: CivoKubernetesNodePoolSpec = decode(input)?;
     super::check_pool_name(&spec.node_pool_name)?;
+    let scaled = super::scaled(spec.auto_scale, spec.node_count, spec.min_nodes, spec.max_nodes)?;
     let region = super::region(input, &spec.region, "cluster")?;
     // A reference gives the other resource's name; what Civo needs is the cluster's id.
     let cluster = match super::target(input, "cluster") {
@@ -23,20 +24,23 @@ pub fn lower(input: &LowerInput<'_>) -> Result<Lowered, Trouble> {
     put(&mut props, "region", region.as_str());
     put(&mut props, "cluster_id", cluster.as_str());
     put(&mut props, "size", spec.size.as_str());
-    put(&mut props, if spec.auto_scale { "initial_node_count" } else { "node_count" }, spec.node_count);
+    match &scaled {
+        Some(bounds) => put(&mut props, "initial_node_count", bounds.first),
+        None => put(&mut props, "node_count", spec.node_count),
+    }
     put(&mut props, "labels", super::labels(input, &spec.labels));
     put(&mut props, "taints", super::taints(&spec.taints));
     super::put_ready_gate(input, &mut props);
     let mut lowered =
         Lowered { units: vec![Unit::new("pool", "civo.pool", region.as_str(), props)], ..Lowered::default() };
 
-    if spec.auto_scale {
+    if let Some(bounds) = scaled {
         let mut props = Props::new();
         put(&mut props, "region", region.as_str());
         put(&mut props, "cluster_id", cluster.as_str());
         put(&mut props, "owner", super::owner(input));
         let id = output_of("pool", "node_pool_id");
-        put(&mut props, "pools", json!([{"pool": id, "min": spec.min_nodes(), "max": spec.max_nodes}]));
+        put(&mut props, "pools", json!([{"pool": id, "min": bounds.min, "max": bounds.max}]));
         lowered.units.push(Unit::new("autoscaler", "civo.autoscaler", region, props).after(["pool"]));
     }
     lowered.output("node_pool_id", "pool", "node_pool_id");

@@ -1,6 +1,7 @@
 //! CivoVpc → one `civo.network`.
 //!
-//! Civo's networks have no description and no tags: `description` is kept by Berth only.
+//! Civo's networks have no description and no tags, and Civo itself chooses the default one of a region: `description` and
+//! `is_default_for_region` are kept by Berth only.
 
 use super::decode;
 use crate::civo::props::put;
@@ -15,10 +16,6 @@ pub fn lower(input: &LowerInput<'_>) -> Result<Lowered, Trouble> {
     put(&mut props, "network_name", spec.network_name);
     put(&mut props, "region", region.as_str());
     put(&mut props, "ip_range_cidr", spec.ip_range_cidr);
-    // Civo chooses the default network. `true` fits only the one that is it already: an imported one.
-    if spec.is_default_for_region {
-        put(&mut props, "is_default_for_region", true);
-    }
     let mut lowered =
         Lowered { units: vec![Unit::new("network", "civo.network", region, props)], ..Lowered::default() };
     lowered.output("network_id", "network", "id");

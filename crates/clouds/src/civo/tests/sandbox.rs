@@ -180,12 +180,13 @@ async fn a_network_comes_changes_and_goes() {
 }
 
 #[tokio::test]
-async fn a_default_network_is_refused_before_anything_is_made() {
+async fn a_network_is_made_although_civo_cannot_make_it_the_default_one() {
     let world = World::new().await;
     let yaml = manifest("CivoVpc", "n", "networkName: n\nregion: fra1\nisDefaultForRegion: true\n");
     let mut unit = lowered(&yaml, &[]).unwrap().units.remove(0);
-    let trouble = world.create(&mut unit, TOKEN).await.unwrap_err();
-    assert_eq!(trouble.to_string(), "Civo's API cannot make a network the default one of its region");
+    let id = world.make(&mut unit, TOKEN).await;
+    let seen = world.look(&unit, &id).await.unwrap();
+    assert_eq!(seen.props["is_default_for_region"], json!(false));
 }
 
 /// Civo puts a firewall into the network of that label: whose that is nobody would know from the plan.
