@@ -8,7 +8,7 @@ use std::time::Duration;
 pub const BODY_BYTES_MAX: usize = 32 << 20;
 /// What someone without a token may send: an identity provider's token is a few kilobytes.
 pub const PUBLIC_BYTES_MAX: usize = 256 << 10;
-/// Calls of them that are worked on at once, apart from everyone else's: whoever sends slowly keeps only their like out.
+/// Calls of them that are worked on at once, apart from everyone else's: whoever sends slowly makes way for others.
 pub const PUBLIC_CALLS_MAX: usize = 128;
 /// Of these, one address's.
 pub const PUBLIC_CALLS_PER_ADDRESS: usize = 16;

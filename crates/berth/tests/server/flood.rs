@@ -98,6 +98,30 @@ async fn a_stranger_that_asks_nothing_is_let_go_and_a_caller_with_a_token_is_not
     assert_eq!(ask(&mut known, &whoami).await.unwrap().status, 200);
 }
 
+/// Logins that are sent a byte at a time, from a shared address and from many others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_sends_slowly_keeps_nobody_from_logging_in() {
+    let server = Server::start(&[]);
+    let raw = raw(&server);
+    let mut slow = Vec::new();
+    for number in 0..200u32 {
+        let from = if number < 40 { HERE } else { Ipv4Addr::new(127, 2, 0, (number % 20) as u8 + 1) };
+        let mut stream = raw.connect(from).await.unwrap();
+        let head =
+            "POST /v1/login HTTP/1.1\r\nhost: berth\r\ncontent-type: application/json\r\ncontent-length: 9999\r\n\r\n{";
+        stream.write_all(head.as_bytes()).await.unwrap();
+        slow.push(stream);
+    }
+    let login = json!({"idToken": "none", "nonce": "n"}).to_string();
+    for from in [HERE, Ipv4Addr::new(127, 2, 0, 3), Ipv4Addr::new(127, 3, 0, 1)] {
+        assert_eq!(raw.get(from, "/v1/login", "").await.unwrap().status, 200, "{from}");
+        let mut stream = raw.connect(from).await.unwrap();
+        let answer = post(&mut stream, "/v1/login", "", &login).await;
+        assert!((400..500).contains(&answer.status), "{from}: {answer:?}");
+    }
+    drop(slow);
+}
+
 /// From one address, behind which the admin sits too: hundreds of made-up tokens, and one wrong token again and again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn made_up_tokens_lock_nobody_out_and_cost_the_database_little() {

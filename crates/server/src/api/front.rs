@@ -1,12 +1,10 @@
 //! Where every request comes in: gRPC and REST by the same port, within the limits, counted, and traced.
 
-use crate::address::network;
 use crate::api::Shared;
 use crate::api::methods::{Access, Method, methods};
+use crate::api::public_slots::{PublicSlot, PublicSlots};
 use crate::fault::{Code, Fault};
-use crate::limits::{
-    ANSWER_WITHIN, PUBLIC_CALLS_MAX, PUBLIC_CALLS_PER_ADDRESS, PUBLIC_WITHIN, TARGET_BYTES_MAX, WORK_WITHIN,
-};
+use crate::limits::{ANSWER_WITHIN, PUBLIC_WITHIN, TARGET_BYTES_MAX, WORK_WITHIN};
 use crate::metrics::Metrics;
 use crate::rest::problem::HttpOnly;
 use crate::rest::{Gateway, openapi, problem};
@@ -16,9 +14,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, Method as Verb, Request, Response, StatusCode, header};
 use bytes::Bytes;
-use std::collections::HashMap;
-use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
@@ -41,7 +37,7 @@ pub struct Front {
 impl Front {
     pub fn new(shared: Arc<Shared>, inside: Router, gateway: Gateway) -> Self {
         let room = Semaphore::new(shared.config.limits.requests);
-        Self { shared, inside, gateway, room, public: PublicSlots::new(), openapi: OnceLock::new() }
+        Self { shared, inside, gateway, room, public: PublicSlots::default(), openapi: OnceLock::new() }
     }
 
     /// A place for a call; `None` when all are taken.
@@ -56,7 +52,7 @@ impl Front {
     async fn grpc(&self, request: Request<Body>, method: Option<&'static Method>) -> Response<Body> {
         let within = allowed(method, request.headers());
         let streams = method.is_some_and(waits);
-        let _slot = match self.slot(method, &request) {
+        let slot = match self.slot(method, &request) {
             Some(slot) => Some(slot).filter(|_| !streams),
             None if streams => None,
             None => return self.refuse_grpc(full()),
@@ -65,9 +61,19 @@ impl Front {
             return self.refuse_grpc(fault);
         }
         let mut inside = self.inside.clone();
-        match timeout(within, inside.call(request)).await {
-            Ok(Ok(response)) => response,
-            Err(_) => self.refuse_grpc(late()),
+        let Some(slot) = slot else {
+            return match timeout(within, inside.call(request)).await {
+                Ok(Ok(response)) => response,
+                Err(_) => self.refuse_grpc(late()),
+            };
+        };
+        tokio::select! {
+            biased;
+            answered = timeout(within, inside.call(slot.watch(request))) => match answered {
+                Ok(Ok(response)) => response,
+                Err(_) => self.refuse_grpc(late()),
+            },
+            () = slot.evicted() => self.refuse_grpc(full()),
         }
     }
 
@@ -100,14 +106,19 @@ impl Front {
         }
         let label = method.map_or("other", |method| method.label.as_str());
         let instance = path.to_owned();
-        let Some(_slot) = self.slot(method, &request) else {
+        let refuse = || {
             self.shared.metrics.turned_away.inc();
-            return (self.gateway.problem(&full(), &instance), label);
+            (self.gateway.problem(&full(), &instance), label)
         };
+        let Some(slot) = self.slot(method, &request) else { return refuse() };
         let within = allowed(method, request.headers());
-        match timeout(within, self.gateway.answer(request)).await {
-            Ok(response) => (response, label),
-            Err(_) => (self.gateway.problem(&late(), &instance), label),
+        tokio::select! {
+            biased;
+            answered = timeout(within, self.gateway.answer(slot.watch(request))) => match answered {
+                Ok(response) => (response, label),
+                Err(_) => (self.gateway.problem(&late(), &instance), label),
+            },
+            () = slot.evicted() => refuse(),
         }
     }
 
@@ -208,58 +219,25 @@ impl Answer for Health {
     }
 }
 
-/// Places for calls without a token, of which each address has a part.
-struct PublicSlots {
-    all: Semaphore,
-    taken: Mutex<HashMap<IpAddr, usize>>,
-}
-
-struct PublicSlot<'s> {
-    slots: &'s PublicSlots,
-    network: Option<IpAddr>,
-    _permit: SemaphorePermit<'s>,
-}
-
 /// Held while a call is worked on.
-#[allow(dead_code, reason = "what counts is that they are held")]
 enum Slot<'s> {
-    Public(PublicSlot<'s>),
-    Any(SemaphorePermit<'s>),
+    Public(Arc<PublicSlot>),
+    Any(#[expect(dead_code, reason = "what counts is that it is held")] SemaphorePermit<'s>),
 }
 
-impl PublicSlots {
-    fn new() -> Self {
-        Self { all: Semaphore::new(PUBLIC_CALLS_MAX), taken: Mutex::default() }
-    }
-
-    fn taken(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn take(&self, address: Option<IpAddr>) -> Option<PublicSlot<'_>> {
-        let permit = self.all.try_acquire().ok()?;
-        let network = address.map(network);
-        if let Some(network) = network {
-            let mut taken = self.taken();
-            let own = taken.entry(network).or_default();
-            if *own >= PUBLIC_CALLS_PER_ADDRESS {
-                return None;
-            }
-            *own += 1;
+impl Slot<'_> {
+    /// Returns when its place is another's.
+    async fn evicted(&self) {
+        match self {
+            Self::Public(slot) => slot.evicted().await,
+            Self::Any(_) => std::future::pending().await,
         }
-        Some(PublicSlot { slots: self, network, _permit: permit })
     }
-}
 
-impl Drop for PublicSlot<'_> {
-    fn drop(&mut self) {
-        let Some(network) = self.network else { return };
-        let mut taken = self.slots.taken();
-        if let Some(own) = taken.get_mut(&network) {
-            *own -= 1;
-            if *own == 0 {
-                taken.remove(&network);
-            }
+    fn watch(&self, request: Request<Body>) -> Request<Body> {
+        match self {
+            Self::Public(slot) => slot.watch(request),
+            Self::Any(_) => request,
         }
     }
 }
@@ -379,16 +357,6 @@ fn http_code(status: StatusCode) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn one_address_has_a_part_of_the_places_without_a_token() {
-        let slots = PublicSlots::new();
-        let (one, other) = (Some(IpAddr::from([192, 0, 2, 1])), Some(IpAddr::from([192, 0, 2, 2])));
-        let held: Vec<_> = (0..PUBLIC_CALLS_PER_ADDRESS).map(|_| slots.take(one).unwrap()).collect();
-        assert!(slots.take(one).is_none() && slots.take(other).is_some());
-        drop(held);
-        assert!(slots.take(one).is_some() && slots.taken().is_empty());
-    }
 
     #[test]
     fn a_caller_may_ask_for_less_time_and_never_for_more() {

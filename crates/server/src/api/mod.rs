@@ -5,6 +5,7 @@ mod events;
 pub mod front;
 pub mod methods;
 pub(crate) mod page;
+mod public_slots;
 pub mod rate;
 pub mod resources;
 mod select;
