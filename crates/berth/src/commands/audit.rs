@@ -200,7 +200,11 @@ fn verify(args: Verify) -> Outcome {
                     .into()
             }
             (false, "head-lost") => format!(
-                "broken at entry {}: the server found the log's head gone or forged there; nothing vouches for the entries before it\n",
+                "broken at entry {}: the server found the log's head gone, forged or not at its end there; nothing vouches for the entries before it\n",
+                state.broken_at
+            ),
+            (false, "added") => format!(
+                "broken at entry {}: the log's head does not vouch for it; it was added by someone without the key\n",
                 state.broken_at
             ),
             _ => format!("broken at entry {}: it, or one before it, was changed or removed\n", state.broken_at),

@@ -2,11 +2,12 @@
 //! put old rows back. By the real binary, on a server and on a laptop.
 
 use crate::place::{Server, User};
+use crate::raw::Raw;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use sqlx::{AssertSqlSafe, ConnectOptions, Executor, Row};
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -214,6 +215,48 @@ fn an_audit_log_that_was_rewritten_or_cut_shows() {
     third.berth(&["audit", "verify"]).exits(1).says("without the key");
     let told = third.berth(&["audit", "verify", "--since", "kept", "-o", "json"]).exits(1).json();
     assert_eq!((&told["reason"], &told["since"]["missing"]["reason"]), (&json!("head"), &json!("changed")));
+}
+
+fn metric(server: &Server, name: &str) -> String {
+    let raw = Raw::new(&server.url, &server.path().join("berth-server/ca.pem"));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let text = runtime.block_on(raw.get(Ipv4Addr::LOCALHOST, "/metrics", "")).unwrap().body;
+    let line = text.lines().find(|line| line.starts_with(&format!("{name} "))).expect("it is shown");
+    line.rsplit(' ').next().unwrap().to_owned()
+}
+
+/// While a server runs, without any place outside: what was put behind the log's end shows, and its metric stays for
+/// whoever looks later.
+#[test]
+fn an_entry_that_no_server_wrote_shows() {
+    let server = Server::start(&[]);
+    let user = server.admin();
+    user.berth(&["token", "create", "one", "--role", "viewer", "--out", "one.token"]).ok();
+    user.berth(&["audit", "verify"]).ok();
+    let head = user.berth(&["audit", "head", "-o", "json"]).ok().json()["id"].as_i64().unwrap();
+    std::thread::sleep(Duration::from_secs(2));
+    assert_eq!(metric(&server, "berth_audit_broken"), "0");
+    let database = server.path().join("berth-server/state.db");
+    sql(
+        &database,
+        &[&format!(
+            "INSERT INTO audit (id, at, actor, actor_id, action, target, detail, outcome, hash) \
+             SELECT id + 1, at, 'token:ann', '', 'approve', 'CivoVpc/net', '', 'ok', 'ab' FROM audit WHERE id = {head}"
+        )],
+    );
+    let told = user.berth(&["audit", "verify", "-o", "json"]).exits(1).json();
+    assert_eq!((&told["reason"], told["brokenAt"].as_i64()), (&json!("added"), Some(head + 1)));
+    user.berth(&["audit", "verify"]).exits(1).says("added by someone without the key");
+    let until = Instant::now() + WITHIN;
+    while metric(&server, "berth_audit_broken") != "1" {
+        assert!(Instant::now() < until, "the metric does not show it");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    // The log goes on.
+    user.berth(&["token", "create", "two", "--role", "viewer", "--out", "two.token"]).ok();
+    std::thread::sleep(Duration::from_secs(3));
+    assert_eq!(metric(&server, "berth_audit_broken"), "1");
+    user.berth(&["audit", "verify"]).exits(1).says("broken at entry");
 }
 
 /// The next line that a place got, with the head that it holds.

@@ -73,15 +73,8 @@ impl FromStr for Syslog {
 }
 
 impl HeadSinks {
-    pub fn is_empty(&self) -> bool {
-        self.file.is_none() && self.syslog.is_none() && self.webhook.is_none()
-    }
-
-    /// Starts what looks and what delivers; nothing where there is no place.
+    /// Starts what looks, also where there is no place to tell, and what delivers.
     pub fn start(&self, control: Control, metrics: Metrics, stop: CancellationToken) -> Vec<JoinHandle<()>> {
-        if self.is_empty() {
-            return Vec::new();
-        }
         let (sender, heads) = watch::channel(None);
         let mut tasks = vec![tokio::spawn(look(control, metrics.clone(), sender, stop.clone()))];
         let file = self.file.clone().map(Place::File);
@@ -97,13 +90,16 @@ impl HeadSinks {
     }
 }
 
-/// Follows the log from the last head that was offered: what does not follow from it was written by someone else.
+/// Follows the log from the last head that was seen: what does not follow from it was written by someone else. What was
+/// broken once stays so for as long as the server runs: whoever reads the metric comes by now and then.
 async fn look(control: Control, metrics: Metrics, sender: watch::Sender<Option<AuditHead>>, stop: CancellationToken) {
     let mut last: Option<AuditHead> = None;
     loop {
         match next(&control, last.as_ref()).await {
             Ok((head, whole)) => {
-                metrics.audit_broken.set(i64::from(!whole));
+                if !whole {
+                    metrics.audit_broken.set(1);
+                }
                 if let Some(head) = head.filter(|head| last.as_ref() != Some(head)) {
                     if !whole {
                         tracing::error!(

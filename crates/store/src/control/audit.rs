@@ -29,7 +29,9 @@ const VERIFY_PAGE: i64 = 5_000;
 /// One part of a check that nobody waits for.
 const PART: Duration = Duration::from_secs(60);
 
-const HEAD: &str = "SELECT value FROM meta WHERE name = 'audit_head'";
+/// The head, and the newest and oldest entries' numbers, at one moment: a server writes all in one transaction.
+const HEAD: &str = "SELECT (SELECT value FROM meta WHERE name = 'audit_head'), \
+     (SELECT COALESCE(MAX(id), 0) FROM audit), (SELECT COALESCE(MIN(id), 1) FROM audit)";
 /// The action of the entry that a server writes where it found no genuine head.
 const HEAD_LOST: &str = "audit-head-lost";
 const LAST: &str = "SELECT id, hash FROM audit ORDER BY id DESC LIMIT 1";
@@ -120,13 +122,17 @@ fn genuine_head(sealer: &Sealer, stored: Option<String>) -> Result<Option<AuditH
 }
 
 pub(super) async fn append(tx: &mut Tx<'_>, notes: &[(AuditNote, Actor, i64)]) -> Result<(), StoreError> {
-    let head: Option<String> = tx.row(Query::new(HEAD)).await?.map(|row| row.get(0)).transpose()?;
+    let row = tx.row(Query::new(HEAD)).await?.ok_or(StoreError::Ended)?;
+    let newest: i64 = row.get(1)?;
     let lost;
-    let (mut id, mut previous, notes) = match genuine_head(tx.sealer, head)? {
-        Some(head) => (head.id, head.hash, notes),
-        None => {
+    let (mut id, mut previous, notes) = match genuine_head(tx.sealer, row.get(0)?)? {
+        Some(head) if newest <= head.id => (head.id, head.hash, notes),
+        head => {
             // The log goes on, so that an attacker cannot stop it, and says for ever that nothing vouches for what came before.
-            tracing::error!("the audit log's head is missing or was not written by this server's key");
+            match head {
+                None => tracing::error!("the audit log's head is missing or was not written by this server's key"),
+                Some(head) => tracing::error!(head = head.id, newest, "no server wrote the audit log's last entries"),
+            }
             let last = tx.row(Query::new(LAST)).await?;
             let last = last.map(|row| Ok::<_, StoreError>((row.get(0)?, row.get(1)?))).transpose()?;
             let (id, previous) = last.unwrap_or_default();
@@ -162,7 +168,9 @@ fn with_head_lost(notes: &[(AuditNote, Actor, i64)]) -> Vec<(AuditNote, Actor, i
     let note = AuditNote {
         action: HEAD_LOST.into(),
         target: String::new(),
-        detail: "the log's head was missing or not genuine: entries before this one are not authenticated".into(),
+        detail:
+            "the log's head was missing, not genuine, or not its end: entries before this one are not authenticated"
+                .into(),
         outcome: "failed".into(),
     };
     let at = notes.first().map_or(0, |(_, _, at)| *at);
@@ -244,15 +252,21 @@ impl Store {
     }
 
     async fn audit_head(&self) -> Result<Option<AuditHead>, StoreError> {
-        let head: Option<String> = self.pool().row(Query::new(HEAD), |row| row.get(0)).await?;
-        genuine_head(self.sealer(), head)
+        Ok(self.head_and_ends().await?.0)
+    }
+
+    /// The head, where it is genuine, and the newest and oldest entries' numbers.
+    async fn head_and_ends(&self) -> Result<(Option<AuditHead>, i64, i64), StoreError> {
+        let all = self.pool().row(Query::new(HEAD), |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).await?;
+        let (head, newest, oldest): (Option<String>, i64, i64) = all.ok_or(StoreError::Ended)?;
+        Ok((genuine_head(self.sealer(), head)?, newest, oldest))
     }
 
     async fn verify_from(&self, after: i64, hash_of: &str, within: Duration) -> Result<AuditState, StoreError> {
         let until = Instant::now() + within;
         let pool = self.pool();
         // The log may grow meanwhile: what is checked is what there was at the start.
-        let head = self.audit_head().await?;
+        let (head, newest, oldest) = self.head_and_ends().await?;
         // Without a head: as far as it goes, so that a changed entry is named where there is one.
         let is_genuine = head.is_some();
         let AuditHead { id: last, hash: head } = head.unwrap_or(AuditHead { id: i64::MAX, hash: String::new() });
@@ -295,7 +309,10 @@ impl Store {
             let why = if is_genuine && state.last != last { AuditBroken::Entry } else { AuditBroken::Head };
             return broken(state, at, why);
         }
-        // Lines after the head, while the head says there are none, were not written by a server: a newer head is fine.
+        // Entries are numbered from 1 on, up to the head.
+        if oldest < 1 || newest > last {
+            return broken(state, if oldest < 1 { oldest } else { last + 1 }, AuditBroken::Added);
+        }
         Ok(state)
     }
 }

@@ -696,6 +696,8 @@ pub enum AuditBroken {
     /// A server found the head missing or not genuine at this entry, and went on after it: nothing shows that the entries
     /// before are those that were written.
     HeadLost,
+    /// What the head vouches for is as it was written, and no server wrote this entry beside it.
+    Added,
 }
 
 impl AuditBroken {
@@ -704,6 +706,7 @@ impl AuditBroken {
             Self::Entry => "entry",
             Self::Head => "head",
             Self::HeadLost => "head-lost",
+            Self::Added => "added",
         }
     }
 }

@@ -11,6 +11,7 @@ on_both! {
     a_removed_or_changed_audit_line_shows,
     a_log_that_was_written_anew_without_the_key_shows,
     a_log_without_a_genuine_head_goes_on_and_says_so,
+    entries_that_no_server_wrote_show,
     an_audit_log_of_before_is_taken_over_as_it_is,
     a_state_whose_marks_were_taken_out_does_not_open,
     many_at_once_are_each_answered,
@@ -164,6 +165,35 @@ async fn a_log_without_a_genuine_head_goes_on_and_says_so(place: Place) {
     assert_eq!(head.id, 5);
     control.audit(note("apply"), &actor(), at(6)).await.unwrap();
     assert!(control.verify_audit_from(head.id, &head.hash, Duration::from_secs(10)).await.unwrap().whole);
+}
+
+/// Whoever writes the database can go on with the chain by themselves: the head says where it ends.
+async fn entries_that_no_server_wrote_show(place: Place) {
+    let control = control(&place).await;
+    for n in 0..3 {
+        control.audit(note("apply"), &actor(), at(n)).await.unwrap();
+    }
+    let kept = control.audit_head().await.unwrap().unwrap();
+    place
+        .sql(
+            "INSERT INTO audit (id, at, actor, actor_id, action, target, detail, outcome, hash) \
+             SELECT 4, at, 'token:ann', '', 'approve', target, detail, outcome, '' FROM audit WHERE id = 3",
+        )
+        .await;
+    write_anew(&place, "UPDATE audit SET detail = detail").await;
+    for (after, hash) in [(0, ""), (kept.id, kept.hash.as_str())] {
+        let found = control.verify_audit_from(after, hash, Duration::from_secs(10)).await.unwrap();
+        assert_eq!((found.whole, found.broken_at, found.broken), (false, Some(4), Some(AuditBroken::Added)));
+    }
+    place.sql("UPDATE audit SET id = 0 WHERE id = 4").await;
+    let found = control.verify_audit().await.unwrap();
+    assert_eq!((found.whole, found.broken_at, found.broken), (false, Some(0), Some(AuditBroken::Added)));
+    place.sql("UPDATE audit SET id = 4 WHERE id = 0").await;
+    // The log goes on after them, and says for ever that nothing vouches for them.
+    control.audit(note("delete"), &actor(), at(9)).await.unwrap();
+    let found = control.verify_audit().await.unwrap();
+    assert_eq!((found.whole, found.broken_at, found.broken), (false, Some(5), Some(AuditBroken::HeadLost)));
+    assert_eq!(control.audit_head().await.unwrap().map(|head| head.id), Some(6));
 }
 
 /// The version before kept the head in the clear.
