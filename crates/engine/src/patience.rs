@@ -135,7 +135,7 @@ pub(crate) fn unanswered_until(row: &UnitState, limit: Duration) -> Option<Insta
 }
 
 /// A time in the future is that of a clock that was set back, or of another machine's: it counts as now.
-fn left_of(time: Duration, since: Timestamp) -> Option<Instant> {
+pub(crate) fn left_of(time: Duration, since: Timestamp) -> Option<Instant> {
     let age = Duration::try_from(Timestamp::now().duration_since(since)).unwrap_or_default();
     time.checked_sub(age).map(|left| Instant::now() + left)
 }

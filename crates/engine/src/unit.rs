@@ -234,12 +234,18 @@ pub struct UnitState {
     pub updated_at: Timestamp,
 }
 
-/// Where a unit's outputs say that its create was sent more than once, and when: another object with its token may be there.
+/// Where a unit's outputs say that its create was sent more than once, and when last: another object with its token may be
+/// there, or may still be made.
 pub const ASKED_AGAIN: &str = "asked_again";
 
 impl UnitState {
     pub fn asked_again(&self) -> bool {
         self.outputs.contains_key(ASKED_AGAIN)
+    }
+
+    /// When its create was last sent, where that was more than once.
+    pub fn asked_again_at(&self) -> Option<Timestamp> {
+        self.outputs.get(ASKED_AGAIN)?.as_str()?.parse().ok()
     }
 }
 

@@ -4,7 +4,7 @@ use crate::diff::FieldChange;
 use crate::handler::{Class, Handler, Help, Outcome, Provider, Trouble};
 use crate::lower::{NAMES, adoptable, taken};
 use crate::observe::read_one;
-use crate::patience::{Limit, Patience, pause_after, shows_up_by};
+use crate::patience::{Limit, Patience, left_of, pause_after, shows_up_by};
 use crate::plan::UnitPlan;
 use crate::progress::Progress;
 use crate::record::{Closing, EntryId, Intent};
@@ -62,7 +62,7 @@ impl UnitRun<'_> {
         row.props = props.clone();
         row.identity.get_or_insert_with(|| self.identity.clone());
         row.updated_at = Timestamp::now();
-        if asked && !self.handler.refuses_doubles() {
+        if asked {
             row.outputs.insert(ASKED_AGAIN.into(), row.updated_at.to_string().into());
         }
         self.doing("creating");
@@ -168,6 +168,7 @@ impl UnitRun<'_> {
     async fn delete_until_gone(&self, row: &UnitState, drain: bool, entry: &mut Option<EntryId>) -> Result<(), Stop> {
         let (mut reads, mut calls) = (Patience::default(), Patience::default());
         let started = Instant::now();
+        self.outlast_creates(row).await?;
         let shows_up_by = shows_up_by(row, self.provider.unanswered_limit());
         let mut row = row.clone();
         let mut asked: Option<Instant> = None;
@@ -243,6 +244,21 @@ impl UnitRun<'_> {
                 }
             }
         }
+    }
+
+    /// As long as the object is there, a create that is acted on late is refused, or is found beside it. Once it is gone,
+    /// nobody would know of what that makes: so it stays until none can be on its way any more.
+    async fn outlast_creates(&self, row: &UnitState) -> Result<(), Stop> {
+        let limit = self.provider.unanswered_limit();
+        let Some(by) = row.asked_again_at().and_then(|at| left_of(limit, at)) else { return Ok(()) };
+        let started = Instant::now();
+        while Instant::now() < by {
+            self.cx.go_on()?;
+            self.overdue(row.id.as_deref().unwrap_or(&row.key), &"waited for".into())?;
+            self.doing("waiting until no create without an answer can take effect any more");
+            self.cx.pause(pause_after(started.elapsed())).await?;
+        }
+        Ok(())
     }
 
     /// What else carries the unit's token.

@@ -4,7 +4,7 @@
 use crate::declared::manifests;
 use crate::harness::{Cloud, LONGEST, Project, many, until, whole};
 use crate::kill::{Ready, prepare};
-use crate::kill_cases::{DIGITALOCEAN, civo, digitalocean, vpc};
+use crate::kill_cases::{CIVO, DIGITALOCEAN, civo, digitalocean, net, vpc};
 use berth_sandbox::{CloudName, Config, Speed};
 use serde_json::json;
 use std::time::Instant;
@@ -178,6 +178,27 @@ fn every_call_may_be_acted_on_late_while_lists_are_behind() {
     many(AT_ONCE, points, |_, (ready, call, killed)| match killed {
         true => killed_with_a_late_call(ready, call),
         false => told_of_a_late_call(ready, call),
+    });
+}
+
+/// The cloud refuses a second object of one name as long as there is a first: once that is deleted, a create that is acted
+/// on late would make another one, which nobody knows of.
+#[test]
+fn what_was_asked_for_twice_is_deleted_once_no_create_can_follow() {
+    let days = [
+        ("network", "POST /v2/networks", net("net-a", "fra1", "")),
+        ("cluster", "POST /v2/kubernetes/clusters civo", format!("{}---\n{}", net("net-a", "fra1", ""), CIVO.text())),
+        ("VPC", "POST /v2/vpcs", vpc("fra1", "")),
+    ];
+    many(days.len(), days.map(|(name, call, text)| (name.to_owned(), (call, text))).to_vec(), |_, (call, text)| {
+        let cloud = Cloud::instant();
+        let project = Project::with(&[("all.yaml", &text)]);
+        cloud.faults(&[&format!("{call} late=4s nth=1")]);
+        project.berth(&cloud, &["apply", "-f", "all.yaml", "--yes"]).ok();
+        assert!(cloud.late() > 0, "the first create is still to be acted on\n{}", cloud.told());
+        project.berth(&cloud, &["delete", "-f", "all.yaml", "--yes", "--allow-delete"]).ok();
+        until("the late call to be acted on", || cloud.late() == 0);
+        cloud.is_empty();
     });
 }
 
