@@ -12,6 +12,10 @@ const EXTENSION: &str = "berth.dev";
 /// The lists of a kubeconfig, and what each entry calls its content.
 const SECTIONS: [(&str, &str); 3] = [("clusters", "cluster"), ("users", "user"), ("contexts", "context")];
 
+/// What a user of a kubeconfig may hold: credentials themselves. The others name programs that kubectl starts, and files whose
+/// content it sends.
+const CREDENTIALS: [&str; 5] = ["client-certificate-data", "client-key-data", "token", "username", "password"];
+
 /// Why a kubeconfig is left alone.
 #[derive(Debug, PartialEq, Eq)]
 pub enum MergeError {
@@ -109,6 +113,15 @@ impl Entry {
         item.insert("name".to_owned(), Value::String(self.name.clone()));
         Value::Object(item)
     }
+}
+
+/// A field of some user that reaches beyond the kubeconfig: a program to start, a file to send. Whoever made the text, a cloud or
+/// a worker of a server, has no say on this machine.
+pub fn reaches_further(kubeconfig: &str) -> Option<String> {
+    let root = read(kubeconfig).ok()?;
+    let users = root.get("users").and_then(Value::as_array).into_iter().flatten();
+    let fields = users.filter_map(|user| user.get("user")?.as_object()).flat_map(Map::keys);
+    fields.into_iter().find(|field| !CREDENTIALS.contains(&field.as_str()) && *field != "extensions").cloned()
 }
 
 /// Puts the entry into the file's text and makes it the current one. `force` takes the name from somebody else.
@@ -386,6 +399,18 @@ users:
 - name: shop-k8s
   user: {client-certificate-data: Q0U=, client-key-data: S0U=}
 ";
+
+    #[test]
+    fn a_clusters_user_holds_credentials_and_names_no_program_and_no_file() {
+        assert_eq!(reaches_further(CLOUD), None);
+        assert_eq!(reaches_further(&CLOUD.replace("client-key-data: S0U=", "token: abc")), None);
+        for field in
+            ["exec: {command: sh}", "auth-provider: {name: x}", "tokenFile: /etc/passwd", "client-key: /root/key"]
+        {
+            let found = reaches_further(&CLOUD.replace("client-key-data: S0U=", field));
+            assert_eq!(found.as_deref(), field.split(':').next(), "{field}");
+        }
+    }
 
     const MINE: &str = "\
 # mine, by hand

@@ -4,7 +4,7 @@ use crate::address::ScopeArgs;
 use crate::carry_out::trouble_failures;
 use crate::cli::{Threads, block_on};
 use crate::failure::{Exit, Failure, Outcome};
-use crate::kubeconfig_file::{Entry, MergeError, Owner, merge, remove};
+use crate::kubeconfig_file::{Entry, MergeError, Owner, merge, reaches_further, remove};
 use crate::source::Source;
 use crate::stored;
 use crate::terminal::harmless_line;
@@ -77,6 +77,12 @@ pub fn run(args: Args) -> Outcome {
         Ok((owner, kubeconfig?))
     })?;
     let text = kubeconfig.expose_secret();
+    if let Some(field) = reaches_further(text) {
+        let id = &owner.resource;
+        return Err(Failure::new(format!("the kubeconfig of {id} has a user with `{}`", harmless_line(&field)))
+            .note("with it kubectl would start a program or read a file on this machine; it is not given out")
+            .help("neither Civo nor DigitalOcean makes such ones: find out who wrote it"));
+    }
     if args.merge {
         return merge_into(&args, owner, text);
     }

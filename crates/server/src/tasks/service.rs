@@ -322,8 +322,9 @@ impl Shared {
                 verify::plain("a unit's token", &unit.token)?;
                 Recorded::ForgetUnit { resource, key: unit.key, token: unit.token }
             }
-            Write::Status(row) => {
+            Write::Status(mut row) => {
                 verify::status(&resource, &row)?;
+                row.message = verify::one_line(row.message);
                 Recorded::Status { resource, status: convert::status(row)? }
             }
             Write::ForgetResource(true) => Recorded::ForgetResource(resource),
@@ -352,7 +353,7 @@ impl Shared {
             "cancelled" => Outcome::Cancelled,
             other => return Err(invalid(format!("`{other}` is not how a task ends"))),
         };
-        let mut ending = Ending { help: request.help, ..Ending::new(outcome, request.message) };
+        let mut ending = Ending { help: request.help, ..Ending::new(outcome, verify::one_line(request.message)) };
         let now = self.now();
         // Most are done and have nothing to show: the store knows the task when it ends it.
         let task = match outcome != Outcome::Failed && request.result.is_empty() {

@@ -146,6 +146,12 @@ pub fn plain(what: &str, text: &str) -> Result<(), Fault> {
     }
 }
 
+/// A message that others are shown is one line: a second one could pass for somebody else's.
+pub fn one_line(message: String) -> String {
+    let breaks = |c: char| matches!(c, '\n' | '\r' | '\u{85}' | '\u{2028}' | '\u{2029}');
+    if message.contains(breaks) { message.split(breaks).collect::<Vec<_>>().join(" ") } else { message }
+}
+
 /// A status names the outputs that its kind has, the secret ones as secrets.
 pub fn status(id: &ResourceId, row: &pb::StatusRow) -> Result<(), Fault> {
     let kind = registry().kind(&id.kind).ok_or_else(|| invalid("there is no such kind"))?;

@@ -49,11 +49,12 @@ async fn nothing_that_a_worker_writes_keeps_lists_from_others() {
     worker.record(&leased, outputs(json!(["a", "b"]))).await.expect("a list of texts is an output");
 
     // Help has an end, too.
-    let end = json!({"held": leased.held, "outcome": "failed", "message": "m", "help": vec!["h".repeat(100_000); 25]});
+    let end = json!({"held": leased.held, "outcome": "failed", "message": "m\nReady\r\nx", "help": vec!["h".repeat(100_000); 25]});
     worker.call("Report", end).await.unwrap();
     let id = leased.held["task"].as_str().unwrap().to_owned();
     let task = server.control().task(&berth_store::TaskId(id)).await.unwrap().unwrap();
     assert!(task.help.len() <= 20 && task.help.iter().all(|line| line.len() < 20_000), "{}", task.help.len());
+    assert_eq!(task.message, "m Ready  x", "a message is one line");
     let (viewer, _) = server.make("viewer", Role::Viewer, "", "", 3600).await;
     for protocol in [Protocol::Rest, Protocol::Grpc] {
         let answer = server.call(protocol, "Resources.List", &json!({}), Some(&viewer)).await.unwrap();
