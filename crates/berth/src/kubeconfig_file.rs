@@ -120,8 +120,8 @@ impl Entry {
 pub fn reaches_further(kubeconfig: &str) -> Option<String> {
     let root = read(kubeconfig).ok()?;
     let users = root.get("users").and_then(Value::as_array).into_iter().flatten();
-    let fields = users.filter_map(|user| user.get("user")?.as_object()).flat_map(Map::keys);
-    fields.into_iter().find(|field| !CREDENTIALS.contains(&field.as_str()) && *field != "extensions").cloned()
+    let mut fields = users.filter_map(|user| user.get("user")?.as_object()).flat_map(Map::keys);
+    fields.find(|field| !CREDENTIALS.contains(&field.as_str()) && *field != "extensions").cloned()
 }
 
 /// Puts the entry into the file's text and makes it the current one. `force` takes the name from somebody else.
