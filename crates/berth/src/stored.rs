@@ -7,6 +7,7 @@ use crate::project;
 use crate::remote::Which;
 use crate::source::Source;
 use crate::workspace::{WorkspaceArgs, settled};
+use berth_engine::ResourceState;
 use berth_model::{REDACTED, ResourceId, words};
 use berth_store::{Filter, Options, Store, StoreError, StoredResource};
 use jiff::Timestamp;
@@ -148,30 +149,30 @@ pub fn shown_manifest(stored: &StoredResource) -> Result<Value, Failure> {
 
 /// `yes`, `no` or `failed`.
 pub fn readiness(stored: &StoredResource) -> &'static str {
-    match stored.status.state.as_str() {
-        "Failed" => "failed",
+    match stored.status.state {
+        ResourceState::Failed => "failed",
         _ if settled(stored) && !stored.deleting => "yes",
         _ => "no",
     }
 }
 
 /// Its state, by the same rule as [`readiness`]: what was changed since it was Ready is not.
-pub fn state(stored: &StoredResource) -> &str {
-    match stored.status.state.as_str() {
-        "Ready" if !settled(stored) => "Pending",
+pub fn state(stored: &StoredResource) -> ResourceState {
+    match stored.status.state {
+        ResourceState::Ready if !settled(stored) => ResourceState::Pending,
         state => state,
     }
 }
 
 /// What keeps it from being ready, in a few words; empty when nothing does.
 pub fn phase(stored: &StoredResource) -> String {
-    let state = stored.status.state.as_str();
+    let state = stored.status.state;
     match readiness(stored) {
         "yes" => String::new(),
         _ if stored.deleting => "deleting".into(),
         _ if !stored.status.message.is_empty() => stored.status.message.clone(),
-        _ if state == "Ready" => "changed, and not applied to its end".into(),
-        _ => state.to_lowercase(),
+        _ if state == ResourceState::Ready => "changed, and not applied to its end".into(),
+        _ => state.as_str().to_lowercase(),
     }
 }
 

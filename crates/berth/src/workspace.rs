@@ -247,7 +247,7 @@ fn label_prefix() -> Result<String, Failure> {
 
 /// Whether what is stored is what was last carried out.
 pub fn settled(stored: &StoredResource) -> bool {
-    stored.status.state == "Ready" && stored.status.observed_generation == stored.generation
+    stored.settled()
 }
 
 /// The manifest that the state keeps of a resource.

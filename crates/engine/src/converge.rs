@@ -11,6 +11,7 @@ use crate::plan::{Action, Planned, Request, ResourcePlan, UnitPlan, Wanted};
 use crate::progress::{Progress, Skip, Watcher};
 use crate::record::{RecordError, Recorder, Status};
 use crate::run::{Interrupt, Options, Report, Shared, Stop};
+use crate::state::ResourceState;
 use crate::summary::{facts, summary};
 use crate::unit::{Lowered, Observed, Op, Props, Stray, Unit, UnitState};
 use crate::unit_calls::UnitRun;
@@ -24,10 +25,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
-
-/// How the work on a resource ends.
-pub const READY: &str = "Ready";
-pub const FAILED: &str = "Failed";
 
 struct Run<'a> {
     cx: Shared<'a>,
@@ -265,10 +262,10 @@ impl Run<'_> {
 
     /// Outputs stay while something is changed or has failed, since others may refer to them; those of what goes first do
     /// not: they name objects that will not be there.
-    fn status_before(&self, plan: &ResourcePlan, state: &str) -> Status {
+    fn status_before(&self, plan: &ResourcePlan, state: ResourceState) -> Status {
         let known = self.request.known.resources.get(&plan.id).filter(|_| !goes_first(plan));
         Status {
-            state: state.into(),
+            state,
             outputs: known.map(|k| k.outputs.clone()).unwrap_or_default(),
             facts: known.map(|k| k.facts.clone()).unwrap_or_default(),
             ..Status::default()
@@ -280,7 +277,7 @@ impl Run<'_> {
     async fn unsettle(&self, plan: &ResourcePlan) -> Result<(), Stop> {
         let settled = self.request.known.resources.get(&plan.id).is_some_and(|k| k.settled);
         if settled && plan.action != Action::Unchanged {
-            self.cx.recorder.status(&plan.id, self.status_before(plan, "Pending")).await?;
+            self.cx.recorder.status(&plan.id, self.status_before(plan, ResourceState::Pending)).await?;
         }
         Ok(())
     }
@@ -312,7 +309,7 @@ impl Run<'_> {
         let goes = |u: &&UnitPlan| u.delete_first || !declared.contains(u.key.as_str());
         let going: HashSet<&str> = plan.units.iter().filter(goes).map(|u| u.key.as_str()).collect();
         if whole {
-            self.cx.recorder.status(&plan.id, self.status_before(plan, "Deleting")).await?;
+            self.cx.recorder.status(&plan.id, self.status_before(plan, ResourceState::Deleting)).await?;
         } else {
             self.unsettle(plan).await?;
         }
@@ -495,7 +492,7 @@ impl Run<'_> {
         outputs.retain(|name, value| !secrets.contains_key(name) && !crate::diff::is_unknown(value));
         self.outputs.lock().unwrap_or_else(|e| e.into_inner()).insert(plan.id.clone(), outputs.clone());
         let status = Status {
-            state: if pending { "Pending" } else { READY }.into(),
+            state: if pending { ResourceState::Pending } else { ResourceState::Ready },
             message: String::new(),
             outputs,
             secrets,
@@ -504,17 +501,17 @@ impl Run<'_> {
         };
         self.cx.recorder.status(&plan.id, status).await?;
         if !pending && plan.action != Action::Unchanged {
-            self.cx.recorder.ended(&plan.id, READY, "").await?;
+            self.cx.recorder.ended(&plan.id, ResourceState::Ready, "").await?;
         }
         Ok(())
     }
 
     async fn failed(&self, plan: &ResourcePlan, trouble: &Trouble) {
-        let status = Status { message: trouble.to_string(), ..self.status_before(plan, FAILED) };
+        let status = Status { message: trouble.to_string(), ..self.status_before(plan, ResourceState::Failed) };
         // The run's own report carries the trouble; a state that cannot be written shows up in the next write.
         let recorded = async {
             self.cx.recorder.status(&plan.id, status).await?;
-            self.cx.recorder.ended(&plan.id, FAILED, &trouble.to_string()).await
+            self.cx.recorder.ended(&plan.id, ResourceState::Failed, &trouble.to_string()).await
         };
         if let Err(error) = recorded.await {
             tracing::warn!(resource = %plan.id, %error, "could not record the failure");

@@ -1,5 +1,6 @@
 //! The only way that converge touches anything durable. Each write is fenced: a run that lost its right to write is refused.
 
+use crate::state::ResourceState;
 use crate::unit::{Op, Props, UnitState};
 use async_trait::async_trait;
 use berth_model::ResourceId;
@@ -43,8 +44,7 @@ pub enum Closing {
 /// State of a resource, as shown by `get`.
 #[derive(Clone, Debug, Default)]
 pub struct Status {
-    /// `Ready`, `Pending`, `Failed`, `Deleting`.
-    pub state: String,
+    pub state: ResourceState,
     pub message: String,
     pub outputs: Props,
     pub secrets: BTreeMap<String, SecretString>,
@@ -70,7 +70,7 @@ pub trait Recorder: Send + Sync {
     async fn event(&self, resource: &ResourceId, what: &str, detail: &str) -> Result<(), RecordError>;
     /// The work on a resource that was changed has come to its end: `Ready` or `Failed`. For the history of recorders that do
     /// not see it from the status.
-    async fn ended(&self, _resource: &ResourceId, _state: &str, _message: &str) -> Result<(), RecordError> {
+    async fn ended(&self, _resource: &ResourceId, _state: ResourceState, _message: &str) -> Result<(), RecordError> {
         Ok(())
     }
 }

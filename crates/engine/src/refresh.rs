@@ -1,6 +1,7 @@
 //! What the state remembers, brought up to what clouds show. Pure.
 
 use crate::record::Status;
+use crate::state::ResourceState;
 use crate::summary::nodes;
 use crate::unit::{Observed, Props, UnitState};
 use berth_model::{ResourceId, registry};
@@ -49,7 +50,7 @@ pub fn status_now(id: &ResourceId, before: &Status, deleting: bool, units: &[See
     }
     let gone = units.iter().any(|(_, observed)| observed.is_none());
     if gone && !deleting {
-        status.state = "Failed".into();
+        status.state = ResourceState::Failed;
         status.message = GONE.into();
     }
     status

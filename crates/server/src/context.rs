@@ -3,6 +3,7 @@
 //! Credentials travel apart from it, sealed for the one worker and the one task.
 
 use berth_clouds::accounts::Declared;
+use berth_engine::ResourceState;
 use berth_engine::handler::Trouble;
 use berth_engine::record::Status;
 use berth_engine::unit::{Identity, Props, UnitState};
@@ -198,7 +199,7 @@ pub struct RefreshRow {
     pub id: ResourceId,
     pub generation: i64,
     pub observed_generation: i64,
-    pub state: String,
+    pub state: ResourceState,
     pub message: String,
     pub outputs: Props,
     pub facts: Props,
@@ -208,7 +209,7 @@ pub struct RefreshRow {
 impl RefreshRow {
     pub fn status(&self) -> Status {
         Status {
-            state: self.state.clone(),
+            state: self.state,
             message: self.message.clone(),
             outputs: self.outputs.clone(),
             secrets: BTreeMap::new(),

@@ -2,6 +2,7 @@
 
 use crate::fault::{Code, Fault};
 use crate::pb;
+use berth_engine::ResourceState;
 use berth_engine::record::{Closing, EntryId, Intent, Status};
 use berth_engine::unit::{Identity, Op, Props, UnitState};
 use berth_model::ResourceId;
@@ -130,7 +131,7 @@ pub fn closing(resource: &ResourceId, row: pb::Close) -> Result<(EntryId, Closin
 
 pub fn status_row(status: &Status) -> pb::StatusRow {
     pb::StatusRow {
-        state: status.state.clone(),
+        state: status.state.to_string(),
         message: status.message.clone(),
         outputs: text(&status.outputs),
         facts: text(&status.facts),
@@ -140,10 +141,11 @@ pub fn status_row(status: &Status) -> pb::StatusRow {
 }
 
 pub fn status(row: pb::StatusRow) -> Result<Status, Fault> {
+    let unknown = || invalid(format!("`{}` is not a state of a resource", row.state));
     Ok(Status {
+        state: ResourceState::parse(&row.state).ok_or_else(unknown)?,
         outputs: props(&row.outputs)?,
         facts: props(&row.facts)?,
-        state: row.state,
         message: row.message,
         secrets: closed(row.secrets),
         observed_generation: row.observed_generation,

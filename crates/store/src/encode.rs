@@ -122,7 +122,7 @@ impl Encoder<'_> {
             secrets_seal: number.0,
             outputs: json(resource, &status.outputs)?,
             facts: json(resource, &status.facts)?,
-            state: status.state.clone(),
+            state: status.state,
             message: cut(status.message.clone()),
             observed_generation: status.observed_generation,
         };

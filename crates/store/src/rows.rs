@@ -3,9 +3,9 @@
 use crate::db::Row;
 use crate::error::StoreError;
 use crate::seal::SealNumber;
-use berth_engine::KnownResource;
 use berth_engine::record::Status;
 use berth_engine::unit::{Identity, Props, UnitState};
+use berth_engine::{KnownResource, ResourceState};
 use berth_model::{Manifest, ResourceId};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -80,7 +80,7 @@ impl StoredResource {
 
     /// Whether what is stored is what was last carried out.
     pub fn settled(&self) -> bool {
-        self.status.state == "Ready" && self.status.observed_generation == self.generation
+        self.status.state == ResourceState::Ready && self.status.observed_generation == self.generation
     }
 
     /// The manifest, from JSON that the state gave of it: sealed or opened.
@@ -184,6 +184,11 @@ pub(crate) fn number(stored: i64) -> u32 {
     u32::try_from(stored).unwrap_or(u32::MAX)
 }
 
+pub(crate) fn state_named(name: &str, of: impl FnOnce() -> String) -> Result<ResourceState, StoreError> {
+    let unknown = || StoreError::Corrupt { of: of(), cause: format!("unknown state `{name}`") };
+    ResourceState::parse(name).ok_or_else(unknown)
+}
+
 pub(crate) fn id_at(row: &Row, first: usize) -> Result<ResourceId, StoreError> {
     Ok(ResourceId {
         kind: row.get(first)?,
@@ -197,8 +202,9 @@ pub(crate) fn id_at(row: &Row, first: usize) -> Result<ResourceId, StoreError> {
 pub(crate) fn resource(row: &Row) -> Result<StoredResource, StoreError> {
     let id = id_at(row, 0)?;
     let names: String = row.get(19)?;
+    let state = row.get::<String>(13)?;
     let status = Status {
-        state: row.get(13)?,
+        state: state_named(&state, || id.to_string())?,
         message: row.get(14)?,
         outputs: props(row.get(15)?, &id)?,
         secrets: BTreeMap::new(),

@@ -11,6 +11,7 @@ use crate::store::Store;
 use crate::writer::Writer;
 use crate::writes::{Answer, Write};
 use async_trait::async_trait;
+use berth_engine::ResourceState;
 use berth_engine::record::{Closing, EntryId, Intent, RecordError, Recorder, Status};
 use berth_engine::unit::{Identity, UnitState};
 use berth_model::{Manifest, ResourceId};
@@ -222,8 +223,8 @@ impl Recorder for Run {
         self.done(Ok(self.encoder().event(resource, what, detail))).await
     }
 
-    async fn ended(&self, resource: &ResourceId, state: &str, message: &str) -> Result<(), RecordError> {
-        self.event(resource, state, message).await
+    async fn ended(&self, resource: &ResourceId, state: ResourceState, message: &str) -> Result<(), RecordError> {
+        self.event(resource, state.as_str(), message).await
     }
 }
 

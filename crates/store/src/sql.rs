@@ -139,7 +139,7 @@ pub const SAVE_RESOURCE: &str = concat!(
     "INSERT INTO resources (kind, name, org, env, api_version, manifest, sealed_paths, digest, source_file, \
      source_document, created_at, updated_at, generation, deleting, state, message, outputs, facts, \
      observed_generation, status_at, secret_names, secrets, manifest_seal) \
-     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $11, 1, FALSE, 'Pending', '', '{}', '{}', 0, NULL, '', '', $12) \
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $11, 1, FALSE, $13, '', '{}', '{}', 0, NULL, '', '', $12) \
      ON CONFLICT (kind, name, org, env) DO UPDATE SET \
      generation = CASE WHEN resources.digest = excluded.digest THEN resources.generation ELSE resources.generation + 1 END, \
      manifest = CASE WHEN resources.digest = excluded.digest THEN resources.manifest ELSE excluded.manifest END, \
@@ -153,10 +153,10 @@ pub const SAVE_RESOURCE: &str = concat!(
     resource_columns!()
 );
 pub const SET_DELETING: &str =
-    concat!("UPDATE resources SET deleting = TRUE, state = 'Deleting', status_at = $5 WHERE ", the_resource!());
+    concat!("UPDATE resources SET deleting = TRUE, state = $6, status_at = $5 WHERE ", the_resource!());
 /// No secrets given means: the ones that are there stay.
 pub const STATUS: &str = concat!(
-    "UPDATE resources SET state = $5, message = $6, outputs = $7, facts = $8, observed_generation = CASE WHEN $9 > 0 THEN $9 WHEN $5 = 'Ready' THEN generation ELSE observed_generation END, \
+    "UPDATE resources SET state = $5, message = $6, outputs = $7, facts = $8, observed_generation = CASE WHEN $9 > 0 THEN $9 WHEN $14 THEN generation ELSE observed_generation END, \
      status_at = $10, \
      secret_names = CASE WHEN $12 = '' THEN secret_names ELSE $11 END, \
      secrets_seal = CASE WHEN $12 = '' THEN secrets_seal ELSE $13 END, \

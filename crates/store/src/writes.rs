@@ -4,6 +4,7 @@ use crate::db::{Connection, Query};
 use crate::error::StoreError;
 use crate::rows::{self, StoredResource};
 use crate::sql;
+use berth_engine::ResourceState;
 use berth_model::ResourceId;
 
 /// A unit's row, encoded and sealed.
@@ -38,7 +39,7 @@ pub(crate) struct ResourceRow {
 }
 
 pub(crate) struct StatusRow {
-    pub state: String,
+    pub state: ResourceState,
     pub message: String,
     pub outputs: String,
     pub facts: String,
@@ -155,7 +156,11 @@ impl Rows<'_> {
                 return Ok(Answer::Saved(saved));
             }
             Write::SetDeleting(resource) => {
-                let done = Query::about(sql::SET_DELETING, resource).bind(at).execute(self.connection).await?;
+                let done = Query::about(sql::SET_DELETING, resource)
+                    .bind(at)
+                    .bind(ResourceState::Deleting.as_str())
+                    .execute(self.connection)
+                    .await?;
                 known(done, resource)?;
             }
             Write::ForgetResource(resource) => {
@@ -239,11 +244,11 @@ impl Rows<'_> {
     }
 
     async fn status(&mut self, resource: &ResourceId, status: &StatusRow, at: i64) -> Result<(), StoreError> {
-        if status.state == "Ready" {
+        if status.state == ResourceState::Ready {
             self.settle_resource(resource, at).await?;
         }
         let done = Query::about(sql::STATUS, resource)
-            .bind(&status.state)
+            .bind(status.state.as_str())
             .bind(&status.message)
             .bind(&status.outputs)
             .bind(&status.facts)
@@ -252,6 +257,7 @@ impl Rows<'_> {
             .bind(&status.secret_names)
             .bind(&status.secrets)
             .bind(status.secrets_seal)
+            .bind(status.state == ResourceState::Ready)
             .execute(self.connection)
             .await?;
         known(done, resource)
@@ -267,6 +273,7 @@ impl Rows<'_> {
             .bind(i64::from(resource.source_document))
             .bind(at)
             .bind(resource.manifest_seal)
+            .bind(ResourceState::Pending.as_str())
             .fetch_one(self.connection)
             .await?;
         rows::resource(&row)

@@ -8,6 +8,7 @@ use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{self, Format, OutputArgs, Table};
 use crate::remote::{CLOUDS_WITHIN, Remote, Which, convert};
 use crate::workspace::{Workspace, WorkspaceArgs};
+use berth_engine::ResourceState;
 use berth_engine::handler::Catalog;
 use berth_engine::observe;
 use berth_engine::record::{RecordError, Recorder, Status};
@@ -127,7 +128,7 @@ async fn move_here(args: &MoveArgs, workspace: &Workspace) -> Outcome {
     }
     for id in forgotten {
         // Its outputs name objects of another account.
-        let status = Status { state: "Pending".into(), message: NOT_APPLIED.into(), ..Status::default() };
+        let status = Status { state: ResourceState::Pending, message: NOT_APPLIED.into(), ..Status::default() };
         run.status(id, status).await.map_err(failed)?;
     }
     for id in moved.iter().map(|one| &one.resource).collect::<BTreeSet<_>>() {

@@ -18,6 +18,7 @@ use crate::workspace::{Workspace, WorkspaceArgs, settled, stored_manifest};
 use crate::{drift_view, guard, manifests, plan_view, remote, stored};
 use berth_clouds::Credentials;
 use berth_engine::Request;
+use berth_engine::ResourceState;
 use berth_model::{Manifest, ResourceId};
 use berth_server::pb;
 use berth_store::{Filter, NewResource, Run};
@@ -327,7 +328,7 @@ fn finish(
     workspace: &WorkspaceArgs,
     no_wait: bool,
 ) -> Result<(), Failure> {
-    let state = if no_wait { "begun" } else { "Ready" };
+    let state = if no_wait { "begun" } else { ResourceState::Ready.as_str() };
     anstream::eprintln!(
         "\n{ready} {} {state} in {}",
         if ready == 1 { "resource" } else { "resources" },

@@ -136,9 +136,9 @@ fn heading(text: &mut String, stored: &StoredResource, manifest: &Manifest, sand
 fn status(text: &mut String, stored: &StoredResource) {
     let status = &stored.status;
     let state = stored::state(stored);
-    let mut rows = vec![("state".to_owned(), state.to_owned())];
+    let mut rows = vec![("state".to_owned(), state.to_string())];
     let phase = stored::phase(stored);
-    if !phase.is_empty() && !phase.eq_ignore_ascii_case(state) {
+    if !phase.is_empty() && !phase.eq_ignore_ascii_case(state.as_str()) {
         rows.push(("message".into(), phase));
     }
     for (name, value) in &status.facts {

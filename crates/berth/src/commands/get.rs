@@ -121,7 +121,7 @@ fn table(found: &[StoredResource], wide: bool, sandbox: bool) -> String {
             match phase.as_str() {
                 "" => fact(one, DRIFT),
                 // The whole message has a column of its own.
-                message if wide && message == one.status.message => stored::state(one).to_lowercase(),
+                message if wide && message == one.status.message => stored::state(one).as_str().to_lowercase(),
                 phase => cut(phase),
             },
         ];

@@ -9,7 +9,7 @@ use crate::remote::{Remote, convert};
 use crate::source::Source;
 use crate::stored::{self, or_dash};
 use crate::workspace::WorkspaceArgs;
-use berth_engine::{FAILED, READY};
+use berth_engine::ResourceState;
 use berth_model::ResourceId;
 use berth_server::pb;
 use berth_store::{Entries, HistoryLine, Store};
@@ -198,9 +198,9 @@ async fn of_server(remote: &Remote, args: &Args) -> Result<Vec<Line>, Failure> {
 fn whole(lines: &mut [Line]) {
     let mut ready: HashMap<ResourceId, Timestamp> = HashMap::new();
     for line in lines {
-        match (line.op.as_str(), line.what.as_str()) {
-            ("", READY) => _ = ready.insert(line.resource.clone(), line.at),
-            ("", FAILED) => _ = ready.remove(&line.resource),
+        match (line.op.as_str(), ResourceState::parse(&line.what)) {
+            ("", Some(ResourceState::Ready)) => _ = ready.insert(line.resource.clone(), line.at),
+            ("", Some(ResourceState::Failed)) => _ = ready.remove(&line.resource),
             ("create" | "update", _) if line.outcome == "done" => {
                 line.took = ready.get(&line.resource).map(|at| between(line.at, *at));
             }

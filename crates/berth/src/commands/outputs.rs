@@ -94,5 +94,5 @@ fn no_output(args: &Args, stored: &berth_store::StoredResource, asked: &str) -> 
 
 fn or_state(stored: &berth_store::StoredResource) -> String {
     let phase = stored::phase(stored);
-    if phase.is_empty() { stored.status.state.to_lowercase() } else { phase }
+    if phase.is_empty() { stored.status.state.as_str().to_lowercase() } else { phase }
 }

@@ -179,7 +179,7 @@ fn compare(stored: &StoredResource, status: &Status, news: &mut Vec<News>) {
         failed: false,
     };
     if stored.status.message != status.message {
-        let failed = status.state == berth_engine::FAILED;
+        let failed = status.state == berth_engine::ResourceState::Failed;
         news.push(News { failed, ..news_of("state", json!(stored.status.state), json!(status.message)) });
     }
     let mut differ = |what: &str, before: Value, now: Value| {

@@ -4,6 +4,7 @@ use crate::drift_view::{self, Finding};
 use crate::failure::Failure;
 use crate::stored::DRIFT;
 use berth_engine::GoneCount;
+use berth_engine::ResourceState;
 use berth_engine::handler::Trouble;
 use berth_engine::record::Status;
 use berth_engine::unit::{Identity, UnitState};
@@ -52,7 +53,7 @@ pub fn stored(resource: &pb::Resource) -> StoredResource {
     stored.status_at = maybe_time(&resource.status_at);
     stored.secret_names = resource.secret_outputs.clone();
     stored.status = Status {
-        state: resource.state.clone(),
+        state: ResourceState::parse(&resource.state).unwrap_or_default(),
         message: resource.message.clone(),
         outputs: map(resource.outputs.as_ref()),
         secrets: BTreeMap::new(),

@@ -6,6 +6,7 @@ use super::{Remote, convert};
 use crate::address::Names;
 use crate::failure::Failure;
 use crate::progress::Display;
+use berth_engine::ResourceState;
 use berth_engine::handler::{Class, Help, Trouble};
 use berth_engine::progress::{Progress, Skip, Watcher};
 use berth_engine::{Action, Plan, Report};
@@ -238,15 +239,15 @@ impl Follow<'_> {
         };
         let moved =
             goal.before.as_ref().is_none_or(|before| *before != Before::of(Some(resource))) || self.fresh.contains(id);
-        match resource.state.as_str() {
+        match ResourceState::parse(&resource.state) {
             // A change takes this state away before it is answered: whatever plan waits now is the one of this goal.
-            "AwaitingApproval" => self.awaits(id),
+            Some(ResourceState::AwaitingApproval) => self.awaits(id),
             _ if !moved => {}
-            "Failed" if goal.gone || resource.generation >= goal.generation => {
+            Some(ResourceState::Failed) if goal.gone || resource.generation >= goal.generation => {
                 let trouble = Trouble::new(Class::Refused, resource.message.clone());
                 self.failed(id, trouble);
             }
-            "Blocked" => {
+            Some(ResourceState::Blocked) => {
                 let why = resource.message.clone();
                 self.end(
                     id,
@@ -254,7 +255,7 @@ impl Follow<'_> {
                 );
                 self.followed.blocked.push((id.clone(), why));
             }
-            "Ready" if !goal.gone && resource.observed_generation >= goal.generation => {
+            Some(ResourceState::Ready) if !goal.gone && resource.observed_generation >= goal.generation => {
                 self.done(id, summary(resource));
             }
             _ => {}

@@ -1,6 +1,7 @@
 //! What `berth watch` shows and where its user is in it. Pure: no terminal, no clock, no server.
 
 use crate::remote::convert;
+use berth_engine::ResourceState;
 use berth_model::ResourceId;
 use berth_server::pb;
 use std::collections::{BTreeMap, VecDeque};
@@ -51,7 +52,8 @@ impl Row {
     pub fn of(resource: &pb::Resource) -> Self {
         let facts = convert::map(resource.facts.as_ref());
         let fact = |name: &str| facts.get(name).map(crate::stored::value_text).unwrap_or_default();
-        let state = if resource.deleting && resource.state != "Failed" { "Deleting" } else { &resource.state };
+        let failed = ResourceState::parse(&resource.state) == Some(ResourceState::Failed);
+        let state = if resource.deleting && !failed { ResourceState::Deleting.as_str() } else { &resource.state };
         Self {
             state: state.to_owned(),
             message: resource.message.clone(),
@@ -253,8 +255,14 @@ impl Model {
 
 /// What needs someone comes first.
 pub fn rank(state: &str) -> usize {
-    const ORDER: [&str; 6] = ["Failed", "Blocked", "AwaitingApproval", "Deleting", "Pending", "Ready"];
-    ORDER.iter().position(|known| *known == state).unwrap_or(4)
+    match ResourceState::parse(state) {
+        Some(ResourceState::Failed) => 0,
+        Some(ResourceState::Blocked) => 1,
+        Some(ResourceState::AwaitingApproval) => 2,
+        Some(ResourceState::Deleting) => 3,
+        Some(ResourceState::Pending) | None => 4,
+        Some(ResourceState::Ready) => 5,
+    }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use crate::commands::{events, tasks, workers};
 use crate::remote::convert;
 use crate::stored::{self, age};
 use crate::terminal::harmless_line;
+use berth_engine::ResourceState;
 use berth_server::pb;
 use jiff::Timestamp;
 use ratatui::Frame;
@@ -60,10 +61,17 @@ fn tint(look: &Look, state: &str) -> Style {
     if !look.color {
         return if rank(state) < 3 { style.add_modifier(Modifier::BOLD) } else { style };
     }
+    if let Some(state) = ResourceState::parse(state) {
+        return style.fg(match state {
+            ResourceState::Failed | ResourceState::Blocked => Color::Red,
+            ResourceState::AwaitingApproval | ResourceState::Pending | ResourceState::Deleting => Color::Yellow,
+            ResourceState::Ready => Color::Green,
+        });
+    }
     match state {
-        "Failed" | "Blocked" | "failed" => style.fg(Color::Red),
-        "AwaitingApproval" | "Pending" | "Deleting" | "queued" | "cancelling" | "cancelled" => style.fg(Color::Yellow),
-        "Ready" | "done" => style.fg(Color::Green),
+        "failed" => style.fg(Color::Red),
+        "queued" | "cancelling" | "cancelled" => style.fg(Color::Yellow),
+        "done" => style.fg(Color::Green),
         "running" => style.fg(Color::Cyan),
         _ => style,
     }
@@ -88,9 +96,9 @@ fn heading<'a>(model: &'a Model, look: &Look) -> Line<'a> {
 }
 
 fn word(state: &str) -> String {
-    match state {
-        "AwaitingApproval" => "awaiting approval".into(),
-        other => other.to_lowercase(),
+    match ResourceState::parse(state) {
+        Some(ResourceState::AwaitingApproval) => "awaiting approval".into(),
+        _ => state.to_lowercase(),
     }
 }
 
@@ -152,9 +160,9 @@ fn rows(model: &Model, look: &Look, pane: Pane, width: u16) -> Rows {
             let names: Vec<String> = model.shown_fleet().iter().map(|(id, _)| called(id)).collect();
             let row = |(id, row): (&berth_model::ResourceId, &super::model::Row)| {
                 let name = called(id);
-                let note = match (row.state.as_str(), row.drifted) {
-                    ("Ready", true) => "drifted".to_owned(),
-                    ("Ready", false) => {
+                let note = match (ResourceState::parse(&row.state), row.drifted) {
+                    (Some(ResourceState::Ready), true) => "drifted".to_owned(),
+                    (Some(ResourceState::Ready), false) => {
                         let nodes = match row.nodes.as_str() {
                             "" => String::new(),
                             "1" => "1 node".to_owned(),

@@ -5,6 +5,7 @@
 #[allow(dead_code)]
 mod server;
 
+use berth_engine::ResourceState;
 use berth_engine::record::{Recorder, Status};
 use berth_model::ResourceId;
 use berth_store::{KeySource, NewResource, Options, Run, Source, Store};
@@ -123,7 +124,7 @@ async fn fill(run: &Run, accounts: u32) {
     run.save_resources(names.iter().map(|name| account(name)).collect()).await.unwrap();
     for name in names.iter().take(50) {
         let secrets = BTreeMap::from([("kubeconfig".to_owned(), SecretString::from(format!("{SECRET} of {name}")))]);
-        let status = Status { state: "Ready".into(), secrets, ..Status::default() };
+        let status = Status { state: ResourceState::Ready, secrets, ..Status::default() };
         run.status(&ResourceId::new("Account", name), status).await.unwrap();
     }
 }

@@ -1,6 +1,7 @@
 //! A state in memory that follows the rules of a durable one, and can stop at any write.
 
 use async_trait::async_trait;
+use berth_engine::ResourceState;
 use berth_engine::record::*;
 use berth_engine::unit::{Op, UnitState};
 use berth_engine::{Known, KnownResource};
@@ -154,7 +155,7 @@ impl Recorder for Memory {
     async fn status(&self, resource: &ResourceId, status: Status) -> Result<(), RecordError> {
         self.write(|state| {
             if let Some(stored) = state.resources.get_mut(resource) {
-                stored.settled = status.state == "Ready";
+                stored.settled = status.state == ResourceState::Ready;
                 stored.status = status;
             }
         })

@@ -2,6 +2,7 @@
 
 use crate::cloud::Fault;
 use crate::world::{Spec, World, ops, parse};
+use berth_engine::ResourceState;
 use berth_engine::handler::{Class, Help, Trouble};
 use berth_engine::{Interrupt, Report};
 use std::time::Duration;
@@ -108,7 +109,7 @@ async fn a_failing_parent_skips_its_children_and_nothing_else() {
     assert_eq!(names(&report.skipped), ["batch"]);
     assert_eq!(names(&report.done), ["fw", "net", "other", "test"]);
     assert!(report.failed[0].1.to_string().contains("no capacity"), "{report:?}");
-    assert_eq!(world.state.resources.values().filter(|r| r.status.state == "Failed").count(), 1);
+    assert_eq!(world.state.resources.values().filter(|r| r.status.state == ResourceState::Failed).count(), 1);
 }
 
 /// Nothing is taken away from under what could not be taken away.

@@ -4,6 +4,7 @@ use crate::cloud::Fault;
 use crate::memory::Crash;
 use crate::world::{Spec, World};
 use berth_engine::Interrupt;
+use berth_engine::ResourceState;
 use berth_engine::progress::{Progress, Watcher};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -156,7 +157,7 @@ async fn no_wait_waits_only_for_what_others_need() {
     let report = world.apply(&spec).await.unwrap();
     let pending: Vec<&str> = report.pending.iter().map(|id| id.name.as_str()).collect();
     assert_eq!(pending, ["batch"], "{report:?}");
-    assert_eq!(world.state.resources.values().filter(|r| r.status.state == "Pending").count(), 1);
+    assert_eq!(world.state.resources.values().filter(|r| r.status.state == ResourceState::Pending).count(), 1);
     world.options.wait = true;
     world.settle(&spec).await;
 }

@@ -80,11 +80,7 @@ pub fn resource(
         generation: stored.generation,
         observed_generation: status.observed_generation,
         manifest: Some(object_to_struct(&manifest)),
-        state: match status.state.as_str() {
-            "" if stored.deleting => "Deleting".into(),
-            "" => "Pending".into(),
-            state => state.into(),
-        },
+        state: status.state.to_string(),
         message: status.message.clone(),
         outputs: Some(to_struct(&status.outputs)),
         secret_outputs: stored.secret_names.clone(),

@@ -5,6 +5,7 @@ use super::{PRIORITY_CHANGE, PRIORITY_REPAIR, PRIORITY_RETRY};
 use crate::fault::{Code, Fault};
 use crate::tasks::listed;
 use berth_clouds::accounts::account_id;
+use berth_engine::ResourceState;
 use berth_model::{Manifest, ResourceId};
 use berth_store::{Control, Decided, Decision, Due, NewTask, StoredResource, TaskOp, UnreadableRow};
 use jiff::{SignedDuration, Timestamp};
@@ -64,7 +65,7 @@ impl<'a> Decider<'a> {
             Err(fault) if fault.code == Code::Unavailable => return Err(fault),
             Err(fault) => {
                 tracing::warn!(resource = %due.resource.id, %fault, "nothing can be decided about it");
-                Decided::SettleUntil { state: "Failed".into(), message: fault.message, until: self.later() }
+                Decided::SettleUntil { state: ResourceState::Failed, message: fault.message, until: self.later() }
             }
         };
         Ok(Decision { id: due.resource.id, generation: due.resource.generation, due_mark: due.meta.due_mark, what })
@@ -73,7 +74,7 @@ impl<'a> Decider<'a> {
     /// A row that cannot be read is that resource's own failure.
     pub fn unreadable(&self, row: UnreadableRow) -> Decision {
         tracing::warn!(resource = %row.id, cause = %row.cause, "it cannot be read");
-        let what = Decided::SettleUntil { state: "Failed".into(), message: row.cause, until: self.later() };
+        let what = Decided::SettleUntil { state: ResourceState::Failed, message: row.cause, until: self.later() };
         Decision { id: row.id, generation: row.generation, due_mark: row.due_mark, what }
     }
 
@@ -104,11 +105,11 @@ impl<'a> Decider<'a> {
                 false => Ok(Decided::Rest),
             };
         }
-        if stored.status.state == "AwaitingApproval" && due.meta.approved_by.is_empty() {
+        if stored.status.state == ResourceState::AwaitingApproval && due.meta.approved_by.is_empty() {
             return Ok(Decided::Rest);
         }
         if let Some(message) = self.waits_for(stored, &due.meta.account).await? {
-            return Ok(Decided::SettleUntil { state: "Pending".into(), message, until: self.later() });
+            return Ok(Decided::SettleUntil { state: ResourceState::Pending, message, until: self.later() });
         }
         let priority = if due.meta.attempts > 0 { PRIORITY_RETRY } else { PRIORITY_CHANGE };
         Ok(Decided::Enqueue(self.task(due, TaskOp::Apply, priority).await?))
@@ -133,9 +134,11 @@ impl<'a> Decider<'a> {
                     return Ok(Some(format!("waits for {parent}, which is being deleted")));
                 }
                 Some(other) if !other.settled() => {
-                    let state = &other.status.state;
-                    return Ok(Some(match state.as_str() {
-                        "Failed" | "Blocked" | "AwaitingApproval" => format!("waits for {parent}, which is {state}"),
+                    let state = other.status.state;
+                    return Ok(Some(match state {
+                        ResourceState::Failed | ResourceState::Blocked | ResourceState::AwaitingApproval => {
+                            format!("waits for {parent}, which is {state}")
+                        }
                         _ => format!("waits for {parent}"),
                     }));
                 }

@@ -251,7 +251,7 @@ impl Reader<'_> {
                     id: id.clone(),
                     generation: stored.generation,
                     observed_generation: stored.status.observed_generation,
-                    state: stored.status.state.clone(),
+                    state: stored.status.state,
                     message: stored.status.message.clone(),
                     outputs: stored.status.outputs.clone(),
                     facts: stored.status.facts.clone(),

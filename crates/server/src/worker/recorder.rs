@@ -7,6 +7,7 @@ use crate::convert;
 use crate::fault::{Code, Fault};
 use crate::pb::{self, record_request::Write};
 use async_trait::async_trait;
+use berth_engine::ResourceState;
 use berth_engine::record::{Closing, EntryId, Intent, RecordError, Recorder, Status};
 use berth_engine::unit::UnitState;
 use berth_model::ResourceId;
@@ -120,7 +121,7 @@ impl Recorder for Remote {
     async fn status(&self, resource: &ResourceId, mut status: Status) -> Result<(), RecordError> {
         self.words.hide(status.secrets.values());
         status.message = self.words.harmless(&status.message);
-        if status.state == "Ready" && status.observed_generation == 0 {
+        if status.state == ResourceState::Ready && status.observed_generation == 0 {
             status.observed_generation = self.generation;
         }
         self.write(resource, Write::Status(convert::status_row(&status))).await.map(|_| ())

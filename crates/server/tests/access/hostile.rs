@@ -5,6 +5,7 @@ use crate::call::Protocol;
 use crate::setup::Server;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use berth_engine::ResourceState;
 use berth_model::ResourceId;
 use berth_server::Fault;
 use berth_server::access::Role;
@@ -281,7 +282,7 @@ async fn a_worker_of_one_org_never_gets_anothers_token() {
             assert!(!leased.context.to_string().contains("civo-main"), "{}", leased.context);
         }
         let stored = server.control().store().resource(&id).await.unwrap().unwrap();
-        if stored.status.state == "Failed" {
+        if stored.status.state == ResourceState::Failed {
             assert!(stored.status.message.contains("is not for org shop"), "{}", stored.status.message);
             break;
         }

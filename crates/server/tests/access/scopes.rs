@@ -22,7 +22,7 @@ async fn token(server: &Server, name: &str, role: Role, org: &str, env: &str) ->
 
 async fn state_of(server: &Server, id: &ResourceId) -> (String, String) {
     let stored = server.control().store().resource(id).await.unwrap().expect("it is stored");
-    (stored.status.state, stored.status.message)
+    (stored.status.state.to_string(), stored.status.message)
 }
 
 async fn until_state(server: &Server, id: &ResourceId, state: &str) -> String {

@@ -9,6 +9,7 @@ use crate::db::Query;
 use crate::error::StoreError;
 use crate::rows;
 use crate::writes::{After, StatusRow, UnitRow, Write};
+use berth_engine::ResourceState;
 use berth_engine::unit::{ASKED_AGAIN, Op, Props};
 use berth_model::ResourceId;
 use serde_json::Value;
@@ -142,10 +143,10 @@ impl Check<'_> {
                 };
                 let (state, observed): (String, i64) = (row.get(0)?, row.get(1)?);
                 // That an object is gone is all that a look can say of the state.
-                let fits = status.state == state || status.state == "Failed";
+                let fits = status.state.as_str() == state || status.state == ResourceState::Failed;
                 match fits && observed > 0 && status.observed_generation == observed {
                     true => Ok(()),
-                    false => Err(refused(format!("a check cannot set {id} to {}", shown(&status.state)))),
+                    false => Err(refused(format!("a check cannot set {id} to {}", shown(status.state.as_str())))),
                 }
             }
             _ => Ok(()),
@@ -257,17 +258,16 @@ impl Check<'_> {
 
     /// The states that a change can bring about. Ready is said of the generation that was carried out, and of no other.
     fn status(&self, status: &StatusRow) -> Result<(), ControlError> {
-        let (task, state) = (self.task, status.state.as_str());
+        let (task, state) = (self.task, status.state);
         let known = match task.op {
-            TaskOp::Delete => ["Deleting", "Failed"].contains(&state),
-            _ => ["Pending", "Ready", "Failed"].contains(&state),
+            TaskOp::Delete => matches!(state, ResourceState::Deleting | ResourceState::Failed),
+            _ => matches!(state, ResourceState::Pending | ResourceState::Ready | ResourceState::Failed),
         };
         if !known {
-            return Err(refused(format!("a task to {} cannot set the state {}", task.op.as_str(), shown(state))));
+            return Err(refused(format!("a task to {} cannot set the state `{state}`", task.op.as_str())));
         }
         let observed = status.observed_generation;
-        let fits =
-            if state == "Ready" { observed == task.generation } else { observed == 0 || observed == task.generation };
+        let fits = observed == task.generation || state != ResourceState::Ready && observed == 0;
         match fits {
             true => Ok(()),
             false => Err(refused(format!("task {} carries out generation {}", task.id, task.generation))),

@@ -10,6 +10,7 @@ use crate::encode::{check_count, cut};
 use crate::error::StoreError;
 use crate::writes::{ResourceRow, Write};
 use async_trait::async_trait;
+use berth_engine::ResourceState;
 use berth_model::ResourceId;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -467,7 +468,7 @@ async fn look(all: &[(usize, &Wanted)], tx: &mut Tx<'_>) -> Result<HashMap<usize
             generation,
             digest: row.get(2)?,
             deleting: row.get(3)?,
-            settled: state == "Ready" && observed == generation,
+            settled: state == ResourceState::Ready.as_str() && observed == generation,
             account: row.get(6)?,
             service: row.get(7)?,
             allow_replace: row.get(8)?,

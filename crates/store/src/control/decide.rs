@@ -13,6 +13,7 @@ use crate::error::StoreError;
 use crate::rows::{self, time};
 use crate::writes::Write;
 use async_trait::async_trait;
+use berth_engine::ResourceState;
 use berth_model::ResourceId;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -121,7 +122,7 @@ struct SettleRow<'a> {
 enum Step {
     Enqueue(Box<TaskRow>),
     Rest(Option<i64>),
-    Settle { state: String, message: String, until: Option<i64> },
+    Settle { state: ResourceState, message: String, until: Option<i64> },
     Forget,
 }
 
@@ -165,7 +166,12 @@ impl Op for Decide {
                 Step::Rest(time) => until = *time,
                 Step::Settle { state, message, until: time } => {
                     until = *time;
-                    settled.push(SettleRow { id: (&one.id).into(), new_state: state, new_message: message, now });
+                    settled.push(SettleRow {
+                        id: (&one.id).into(),
+                        new_state: state.as_str(),
+                        new_message: message,
+                        now,
+                    });
                 }
                 Step::Forget => {
                     if seen.get(&n).is_some_and(|(_, _, deleting)| *deleting) {
@@ -212,7 +218,7 @@ impl Op for Approve {
         let row = tx.row(Query::about(WAITING_PLAN, &self.id)).await?;
         let row = row.ok_or_else(|| ControlError::NotFound(self.id.to_string()))?;
         let (state, waiting): (String, String) = (row.get(0)?, row.get(1)?);
-        if state != "AwaitingApproval" {
+        if state != ResourceState::AwaitingApproval.as_str() {
             return Err(ControlError::Refused(format!("no plan of {} waits for approval", self.id)));
         }
         if waiting != self.digest {

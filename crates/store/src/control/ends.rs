@@ -11,6 +11,7 @@ use crate::encode::{JSON_BYTES_MAX, check_count, cut};
 use crate::error::StoreError;
 use crate::seal::Place;
 use async_trait::async_trait;
+use berth_engine::ResourceState;
 use berth_model::ResourceId;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -486,8 +487,8 @@ impl Control {
         check_count("a drift check's findings", ending.drift.len(), FOUND_MAX)?;
         let (state, outcome, resource) = match ending.outcome {
             Outcome::Done => (TaskState::Done, "done", ""),
-            Outcome::Failed => (TaskState::Failed, "failed", "Failed"),
-            Outcome::Refused => (TaskState::Failed, "refused", "Failed"),
+            Outcome::Failed => (TaskState::Failed, "failed", ResourceState::Failed.as_str()),
+            Outcome::Refused => (TaskState::Failed, "refused", ResourceState::Failed.as_str()),
             Outcome::Cancelled => (TaskState::Cancelled, "cancelled", ""),
         };
         let help: Vec<String> = ending.help.into_iter().take(HELP_MAX).map(cut).collect();

@@ -15,6 +15,7 @@ use crate::error::StoreError;
 use crate::rows;
 use crate::writes::{Answer, StatusRow, Write};
 use async_trait::async_trait;
+use berth_engine::ResourceState;
 use berth_engine::record::EntryId;
 use berth_model::ResourceId;
 use jiff::Timestamp;
@@ -198,7 +199,7 @@ impl Record {
         let (who, trace, who_id): (String, String, String) = (now.get(2)?, now.get(3)?, now.get(4)?);
         let query = Query::about(UNSETTLE_CHILDREN, id).bind(self.now.as_microsecond()).bind(&message);
         for child in tx.returning(query.bind(&who).bind(&trace).bind(&who_id)).await? {
-            tx.event(&rows::id_at(&child, 0)?, "Pending", &message, &self.held.task.0, self.now);
+            tx.event(&rows::id_at(&child, 0)?, ResourceState::Pending.as_str(), &message, &self.held.task.0, self.now);
         }
         Ok(())
     }
@@ -259,7 +260,7 @@ impl Before {
     /// Whether what others were made from is another now: the outputs, or the manifest. An Account is where things live, not
     /// what they are made from.
     fn outdates(&self, id: &ResourceId, status: &StatusRow) -> Result<bool, StoreError> {
-        if !self.has_children || id.kind == "Account" || status.state != "Ready" {
+        if !self.has_children || id.kind == "Account" || status.state != ResourceState::Ready {
             return Ok(false);
         }
         let observed = if status.observed_generation > 0 { status.observed_generation } else { self.generation };
@@ -293,8 +294,8 @@ async fn statuses(records: &[(&Record, bool)], tx: &mut Tx<'_>) -> Result<Vec<bo
     for (n, (record, changes)) in records.iter().enumerate() {
         let Write::Status { resource: id, status } = &record.write else { continue };
         let Some(before) = found.get(&n) else { continue };
-        if before.state != status.state {
-            tx.event(id, &status.state, &status.message, &record.held.task.0, record.now);
+        if before.state != status.state.as_str() {
+            tx.event(id, status.state.as_str(), &status.message, &record.held.task.0, record.now);
         }
         if before.outdates(id, status)? {
             outdated.push((*record, id));
@@ -307,7 +308,7 @@ async fn statuses(records: &[(&Record, bool)], tx: &mut Tx<'_>) -> Result<Vec<bo
             number: record.held.fence,
             changes: *changes,
             now: record.now.as_microsecond(),
-            new_state: &status.state,
+            new_state: status.state.as_str(),
             new_message: &status.message,
             new_outputs: &status.outputs,
             new_facts: &status.facts,
@@ -434,9 +435,13 @@ impl Op for SubmitPlan {
         }
         let (state, message, end) = match &self.decision {
             PlanDecision::Proceed => return Ok(()),
-            PlanDecision::AwaitApproval => ("AwaitingApproval", "its plan waits for approval", TaskState::Done),
-            PlanDecision::Hold(message) => ("AwaitingApproval", message.as_str(), TaskState::Done),
-            PlanDecision::Block(message) => ("Blocked", message.as_str(), TaskState::Failed),
+            PlanDecision::AwaitApproval => {
+                (ResourceState::AwaitingApproval.as_str(), "its plan waits for approval", TaskState::Done)
+            }
+            PlanDecision::Hold(message) => {
+                (ResourceState::AwaitingApproval.as_str(), message.as_str(), TaskState::Done)
+            }
+            PlanDecision::Block(message) => (ResourceState::Blocked.as_str(), message.as_str(), TaskState::Failed),
         };
         ends::end(tx, &task, end, message, self.now, false).await?;
         let after = After { outcome: "stopped", state, message: cut(message.to_owned()), retry_at: None };

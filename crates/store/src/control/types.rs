@@ -4,6 +4,7 @@ use crate::error::StoreError;
 use crate::rows::StoredResource;
 use crate::run::NewResource;
 use crate::seal::SealNumber;
+use berth_engine::ResourceState;
 use berth_engine::record::{Closing, EntryId, Intent, Status};
 use berth_engine::unit::{Identity, Op, UnitState};
 use berth_model::ResourceId;
@@ -299,12 +300,12 @@ pub enum Decided {
     RestUntil(Timestamp),
     /// State and message alone are written; outputs stay. Then it rests.
     Settle {
-        state: String,
+        state: ResourceState,
         message: String,
     },
     /// The same, and to be looked at again at that time.
     SettleUntil {
-        state: String,
+        state: ResourceState,
         message: String,
         until: Timestamp,
     },

@@ -2,6 +2,7 @@
 
 use crate::worker::{Answer, LEASE, Request, Work};
 use crate::world::Shared;
+use berth_engine::ResourceState;
 use berth_engine::unit::Op;
 use berth_model::ResourceId;
 use berth_store::*;
@@ -125,7 +126,7 @@ impl Server {
         let mut decisions = Vec::new();
         for due in self.control.due(now, 100).await.expect("due") {
             let wait = |message: &str| Decided::Settle {
-                state: if due.resource.deleting { "Deleting" } else { "Pending" }.into(),
+                state: if due.resource.deleting { ResourceState::Deleting } else { ResourceState::Pending },
                 message: message.into(),
             };
             let task = |op| {

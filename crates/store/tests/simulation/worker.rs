@@ -1,6 +1,7 @@
 //! A worker: leases a task, looks, journals, calls the cloud, records, reports. It knows nothing but what the server answers.
 
 use crate::world::{Shared, cloud};
+use berth_engine::ResourceState;
 use berth_engine::record::{Closing, EntryId, Intent, Status};
 use berth_engine::unit::{Op, Props, UnitState};
 use berth_model::ResourceId;
@@ -205,9 +206,9 @@ impl Task<'_> {
 
     async fn apply(&mut self) -> Result<(), Left> {
         let Work { held, resource, generation, .. } = self.work.clone();
-        let status = |state: &str| Recorded::Status {
+        let status = |state| Recorded::Status {
             resource: resource.clone(),
-            status: Status { state: state.into(), observed_generation: generation, ..Status::default() },
+            status: Status { state, observed_generation: generation, ..Status::default() },
         };
         let mut known = self.work.units.first().cloned();
         // Looks before it acts: a delete that was begun may have taken effect.
@@ -246,7 +247,7 @@ impl Task<'_> {
             cloud(&self.worker.world, &held, |cloud| cloud.update(id, generation));
             self.close(entry, Some(self.unit(&token, object, generation))).await?;
         }
-        self.record(status("Ready")).await.map(|_| ())
+        self.record(status(ResourceState::Ready)).await.map(|_| ())
     }
 
     async fn delete(&mut self) -> Result<(), Left> {

@@ -1,6 +1,7 @@
 //! Servers' use of the state: desired state, tasks, leases and fences, on both databases.
 
 use crate::*;
+use berth_engine::ResourceState;
 use berth_engine::record::{Closing, EntryId};
 use berth_engine::unit::Op;
 use berth_store::*;
@@ -147,7 +148,7 @@ pub fn done() -> Ending {
 }
 
 pub fn is_ready(id: &ResourceId, generation: i64) -> Recorded {
-    let status = Status { state: "Ready".into(), observed_generation: generation, ..Status::default() };
+    let status = Status { state: ResourceState::Ready, observed_generation: generation, ..Status::default() };
     Recorded::Status { resource: id.clone(), status }
 }
 
@@ -190,7 +191,7 @@ async fn a_resource_goes_all_the_way(place: Place) {
     for one in due {
         let what = match one.resource.id == parent {
             true => Decided::Enqueue(new_task(TaskOp::Apply, &parent, at(0))),
-            false => Decided::Settle { state: "Pending".into(), message: "waits for net".into() },
+            false => Decided::Settle { state: ResourceState::Pending, message: "waits for net".into() },
         };
         let (generation, due_mark) = (one.resource.generation, one.meta.due_mark);
         control.decide(vec![Decision { id: one.resource.id, generation, due_mark, what }], at(0)).await.unwrap();
@@ -737,7 +738,7 @@ async fn decisions_about_what_moved_on_are_skipped(place: Place) {
     assert!(again.meta.due_mark > seen.meta.due_mark);
     control.decide(vec![decide(Decided::Enqueue(new_task(TaskOp::Apply, &id, at(0))))], at(0)).await.unwrap();
     assert_eq!(place.number("SELECT COUNT(*) FROM tasks").await, 0);
-    let until = Decided::SettleUntil { state: "Pending".into(), message: "later".into(), until: at(50) };
+    let until = Decided::SettleUntil { state: ResourceState::Pending, message: "later".into(), until: at(50) };
     let decision = Decision { id: id.clone(), generation: 1, due_mark: again.meta.due_mark, what: until };
     control.decide(vec![decision], at(1)).await.unwrap();
     assert!(control.due(at(49), 10).await.unwrap().is_empty());

@@ -38,6 +38,7 @@ mod takeover;
 mod upgrade;
 mod writes;
 
+use berth_engine::ResourceState;
 use berth_engine::record::{Intent, Status};
 use berth_engine::unit::{Op, Props, UnitState};
 use berth_model::ResourceId;
@@ -113,7 +114,7 @@ pub fn create(unit: &UnitState) -> Intent {
 }
 
 pub fn ready(outputs: Value) -> Status {
-    Status { state: "Ready".into(), outputs: props(outputs), observed_generation: 1, ..Status::default() }
+    Status { state: ResourceState::Ready, outputs: props(outputs), observed_generation: 1, ..Status::default() }
 }
 
 /// The error of something that cannot be printed.

@@ -3,6 +3,7 @@
 
 use crate::control::*;
 use crate::*;
+use berth_engine::ResourceState;
 use berth_store::*;
 use jiff::Timestamp;
 use std::time::Duration;
@@ -152,7 +153,7 @@ async fn a_deletion_is_asked_for_again(place: Place) {
         }
         assert!(control.due(at(9999), 10).await.unwrap().is_empty(), "it rests");
         delete(at(turn + 1)).await;
-        assert_eq!(stored(&control, &id).await.status.state, "Deleting");
+        assert_eq!(stored(&control, &id).await.status.state, ResourceState::Deleting);
         assert_eq!(control.due(at(turn + 1), 10).await.unwrap().len(), 1, "until it is asked for again");
     }
     // A plan that waits for approval goes on waiting.
@@ -160,7 +161,7 @@ async fn a_deletion_is_asked_for_again(place: Place) {
     let task = control.lease(ask("w1", 1), at(30)).await.unwrap().remove(0);
     control.submit_plan(&task.held, planned("{}", "d"), PlanDecision::AwaitApproval, at(30)).await.unwrap();
     delete(at(31)).await;
-    assert_eq!(stored(&control, &id).await.status.state, "AwaitingApproval");
+    assert_eq!(stored(&control, &id).await.status.state, ResourceState::AwaitingApproval);
     control.approve(&id, "d", &Actor::new("oidc:bob"), note("approve"), at(32)).await.unwrap();
 }
 
@@ -320,7 +321,7 @@ async fn drift_is_looked_for_after_failures(place: Place) {
         enqueue_due(&control, at(now)).await;
         let Leased { mut held, .. } = control.lease(ask("w1", 1), at(now)).await.unwrap().remove(0);
         accept(&control, &held, at(now)).await;
-        let pending = Status { state: "Pending".into(), ..Status::default() };
+        let pending = Status { state: ResourceState::Pending, ..Status::default() };
         control.record(&held, "p", Recorded::Status { resource: id.clone(), status: pending }, at(now)).await.unwrap();
         assert_eq!(meta(&control, &id).await.drift_at, None, "not while it is changed");
         if end != "refused" {
@@ -346,7 +347,7 @@ async fn drift_is_looked_for_after_failures(place: Place) {
     control.report(&check.held, Ending { drift, ..done() }, at(200)).await.unwrap();
     assert_eq!(meta(&control, &id).await.drift_at, Some(at(250)));
     assert!(control.due(at(200), 10).await.unwrap().is_empty());
-    assert_eq!(stored(&control, &id).await.status.state, "AwaitingApproval");
+    assert_eq!(stored(&control, &id).await.status.state, ResourceState::AwaitingApproval);
 }
 
 async fn a_schedule_that_changed_counts(place: Place) {

@@ -80,7 +80,7 @@ pub fn known_secrets(stored: &StoredResource, asked: &[String]) -> Result<(), Fa
 }
 
 fn phase(stored: &StoredResource) -> String {
-    let state = if stored.status.state.is_empty() { "Pending" } else { stored.status.state.as_str() };
+    let state = stored.status.state;
     match stored.status.message.as_str() {
         "" => format!("it is {state}"),
         message => format!("it is {state}: {message}"),

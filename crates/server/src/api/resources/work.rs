@@ -18,6 +18,7 @@ use crate::tasks::run_and_wait;
 use crate::telemetry;
 use crate::values::{object_to_struct, to_value};
 use berth_clouds::accounts::account_id;
+use berth_engine::ResourceState;
 use berth_engine::unit::Op;
 use berth_engine::{Action, GoneCount, Plan, ResourcePlan, UnitPlan};
 use berth_model::{Manifest, Prose, ResourceId};
@@ -226,7 +227,7 @@ pub async fn last_plan(shared: &Shared, stored: &StoredResource) -> Result<pb::P
     };
     let unreadable = |_| Fault::new(Code::Internal, format!("the plan of {} cannot be read", stored.id));
     let plan: Plan = serde_json::from_str(&meta.plan).map_err(unreadable)?;
-    let awaiting = stored.status.state == "AwaitingApproval";
+    let awaiting = stored.status.state == ResourceState::AwaitingApproval;
     // Who approves sees what policies warn about.
     let verdicts = match awaiting {
         true => foresee(shared, &meta.applied_by, &plan, &HashMap::new()).await?,
