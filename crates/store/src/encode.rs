@@ -1,9 +1,9 @@
 //! From what callers hand in to what is written: encoded, checked for size, secrets sealed. Runs and servers share it.
 
 use crate::error::StoreError;
+use crate::row_writes::{After, ResourceRow, StatusRow, UnitRow, Write};
 use crate::run::NewResource;
 use crate::seal::{Place, SealNumber, Sealer};
-use crate::writes::{After, ResourceRow, StatusRow, UnitRow, Write};
 use berth_engine::record::{Closing, EntryId, Intent, Status};
 use berth_engine::unit::{Op, Props, UnitState};
 use berth_model::ResourceId;

@@ -2,11 +2,11 @@
 //! the user's data folder that is made at first use. Never beside an embedded state: whoever copies the state's folder
 //! must not get the key with it.
 
+use crate::default_path::data_folder;
 use crate::error::StoreError;
 use crate::files;
 use crate::key_command;
 use crate::keyring::KeyRing;
-use crate::place::data_folder;
 use crate::seal::{KEY_BYTES, random};
 use secrecy::SecretBox;
 use std::ffi::OsString;

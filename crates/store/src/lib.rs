@@ -10,6 +10,7 @@ mod backup;
 mod catalog;
 mod control;
 mod db;
+mod default_path;
 mod encode;
 mod error;
 mod files;
@@ -18,17 +19,16 @@ mod key_command;
 mod keyring;
 mod location;
 mod lock;
-mod place;
 mod rotate;
+mod row_writes;
 mod rows;
 mod run;
+mod run_writer;
 mod schema;
 mod seal;
 mod sealed_columns;
 mod store;
 mod unlock;
-mod writer;
-mod writes;
 
 pub use backup::{
     Access, Backup, BackupError, BackupProgress, Identity, Origin, Recipients, RestoreOptions, Restored, restore,
@@ -36,12 +36,12 @@ pub use backup::{
 pub use control::counts::{BatchObserver, Counts};
 pub use control::types::*;
 pub use control::{APPLY_MAX, Control, LIST_MAX, REVISIONS_KEPT};
+pub use default_path::default_path;
 pub use error::StoreError;
 pub use key::{KeySource, write_ring};
 pub use keyring::{KEYS_MAX, KeyRing};
 pub use location::Location;
 pub use lock::Holder;
-pub use place::default_path;
 pub use rotate::{RotateFrom, RotateProgress, RotateStep, Rotated};
 pub use rows::{Entries, Event, Filter, HistoryChange, HistoryLine, JournalEntry, Source, StoredResource};
 pub use run::{NewResource, Run};

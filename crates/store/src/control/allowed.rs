@@ -2,13 +2,13 @@
 //! Everything is compared with the task, with the plan that the gate accepted, and with the rows that are stored.
 
 use super::apply::OWNER;
-use super::ends;
+use super::completion;
 use super::tx::Tx;
 use super::types::*;
 use crate::db::Query;
 use crate::error::StoreError;
+use crate::row_writes::{After, StatusRow, UnitRow, Write};
 use crate::rows;
-use crate::writes::{After, StatusRow, UnitRow, Write};
 use berth_engine::ResourceState;
 use berth_engine::unit::{ASKED_AGAIN, Op, Props};
 use berth_model::ResourceId;
@@ -132,7 +132,7 @@ impl Check<'_> {
             return Err(refused(format!("a {} task changes nothing", self.task.op.as_str())));
         }
         let Some(id) = subject(self.write) else { return Err(refused("it is not said what this is about")) };
-        if ends::changed_since(tx, id, self.task).await? {
+        if completion::changed_since(tx, id, self.task).await? {
             return Err(refused(format!("{id} was changed since it was looked at")));
         }
         match self.write {

@@ -8,7 +8,7 @@ use super::{Control, REVISIONS_KEPT, tasks};
 use crate::db::{Multi, Query};
 use crate::encode::{check_count, cut};
 use crate::error::StoreError;
-use crate::writes::{ResourceRow, Write};
+use crate::row_writes::{ResourceRow, Write};
 use async_trait::async_trait;
 use berth_engine::ResourceState;
 use berth_model::ResourceId;

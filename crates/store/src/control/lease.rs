@@ -3,7 +3,7 @@
 
 use super::Control;
 use super::apply::micros;
-use super::ends;
+use super::completion;
 use super::tasks::{task, task_columns};
 use super::tx::{LaneKey, Tx};
 use super::types::*;
@@ -463,7 +463,7 @@ impl Op for Expire {
         for row in &rows {
             let old = task(row)?;
             let message = format!("the lease of {} ended", old.worker);
-            ends::give_back(tx, &old, &message, self.0, after_death(&old, self.0)).await?;
+            completion::give_back(tx, &old, &message, self.0, after_death(&old, self.0)).await?;
         }
         wake(tx, self.0).await?;
         Ok(rows.len() as u64)

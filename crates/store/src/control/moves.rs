@@ -7,7 +7,7 @@ use super::types::{ControlError, MoveAccount};
 use super::writer::Op;
 use crate::db::Query;
 use crate::encode::check_count;
-use crate::writes::Write;
+use crate::row_writes::Write;
 use async_trait::async_trait;
 use berth_model::ResourceId;
 use jiff::Timestamp;

@@ -4,7 +4,7 @@
 use super::Control;
 use super::allowed::{Check, subject};
 use super::apply::{NUMBERED, Numbered};
-use super::ends::{self, After, held};
+use super::completion::{self, After, held};
 use super::tasks::{self, task_columns};
 use super::tx::Tx;
 use super::types::*;
@@ -12,8 +12,8 @@ use super::writer::{Broken, Op};
 use crate::db::{Multi, Query, Row};
 use crate::encode::{JSON_BYTES_MAX, check_count, cut};
 use crate::error::StoreError;
+use crate::row_writes::{Answer, StatusRow, Write};
 use crate::rows;
-use crate::writes::{Answer, StatusRow, Write};
 use async_trait::async_trait;
 use berth_engine::ResourceState;
 use berth_engine::record::EntryId;
@@ -155,7 +155,7 @@ impl Record {
     async fn one(&self, found: Option<&Row>, tx: &mut Tx<'_>) -> Result<Recording, ControlError> {
         let row = found.ok_or(ControlError::Fenced)?;
         let task = tasks::task(row)?;
-        if !ends::is_held(&task, self.held.fence, self.now) {
+        if !completion::is_held(&task, self.held.fence, self.now) {
             return Err(ControlError::Fenced);
         }
         if row.get(27)? {
@@ -443,9 +443,9 @@ impl Op for SubmitPlan {
             }
             PlanDecision::Block(message) => (ResourceState::Blocked.as_str(), message.as_str(), TaskState::Failed),
         };
-        ends::end(tx, &task, end, message, self.now, false).await?;
+        completion::end(tx, &task, end, message, self.now, false).await?;
         let after = After { outcome: "stopped", state, message: cut(message.to_owned()), retry_at: None };
-        ends::after(tx, &task, &after, self.now).await?;
+        completion::after(tx, &task, &after, self.now).await?;
         tx.event(&id, state, message, &task.id.0, self.now);
         Ok(())
     }

@@ -4,7 +4,7 @@ use super::apply::{IdRow, TIMED};
 use super::tx::{LaneKey, Tx};
 use super::types::*;
 use super::writer::Op;
-use super::{Control, LIST_MAX, allowed, ends};
+use super::{Control, LIST_MAX, allowed, completion};
 use crate::db::{Multi, OF_COLUMNS, OfRow, Query, Row};
 use crate::encode::{SECRET_BYTES_MAX, check_count, cut};
 use crate::error::StoreError;
@@ -273,7 +273,7 @@ pub(super) async fn supersede(
             TaskState::Queued => {
                 let waiting: bool = row.get(26)?;
                 let message = format!("given up for {wanted}");
-                ends::end(tx, &old, TaskState::Cancelled, &message, now, waiting).await?;
+                completion::end(tx, &old, TaskState::Cancelled, &message, now, waiting).await?;
             }
             _ => {
                 tx.execute(Query::new(STOP).bind(&old.id.0)).await?;
@@ -325,10 +325,10 @@ impl Op for Cancel {
         match found.state {
             TaskState::Queued => {
                 let message = format!("cancelled by {}", self.actor.name);
-                let waiting = ends::is_waiting(tx, &self.id).await?;
+                let waiting = completion::is_waiting(tx, &self.id).await?;
                 tx.execute(Query::new(CANCEL).bind(&self.id.0)).await?;
-                ends::end(tx, &found, TaskState::Cancelled, &message, self.now, waiting).await?;
-                ends::after(tx, &found, &ends::After::cancelled(&message), self.now).await?;
+                completion::end(tx, &found, TaskState::Cancelled, &message, self.now, waiting).await?;
+                completion::after(tx, &found, &completion::After::cancelled(&message), self.now).await?;
             }
             TaskState::Running => {
                 tx.execute(Query::new(CANCEL).bind(&self.id.0)).await?;

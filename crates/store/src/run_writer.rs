@@ -4,7 +4,7 @@
 use crate::db::{Connection, Query};
 use crate::error::StoreError;
 use crate::lock::Lock;
-use crate::writes::{Answer, Rows, Write};
+use crate::row_writes::{Answer, Rows, Write};
 use tokio::sync::{mpsc, oneshot};
 
 /// Operations that may wait; more than that and callers wait to hand theirs in.
