@@ -3,7 +3,8 @@
 use crate::error::StoreError;
 use crate::row_writes::{After, ResourceRow, StatusRow, UnitRow, Write};
 use crate::run::NewResource;
-use crate::seal::{Place, SealNumber, Sealer};
+use crate::seal::Sealer;
+use crate::sealed_place::{SealNumber, SealedPlace};
 use berth_engine::record::{Closing, EntryId, Intent, Status};
 use berth_engine::unit::{Op, Props, UnitState};
 use berth_model::ResourceId;
@@ -36,7 +37,7 @@ impl Encoder<'_> {
             match manifest.pointer_mut(pointer) {
                 Some(Value::String(clear)) => {
                     check(&id, "a secret", clear.len(), SECRET_BYTES_MAX)?;
-                    let sealed = self.sealer.seal(&Place::manifest(&id, pointer, number), clear)?;
+                    let sealed = self.sealer.seal(&SealedPlace::manifest(&id, pointer, number), clear)?;
                     drop(Zeroizing::new(std::mem::replace(clear, sealed)));
                 }
                 // Writing on would leave a secret in the clear that the caller believes to be sealed.
@@ -66,7 +67,8 @@ impl Encoder<'_> {
     pub fn unit(&self, unit: &UnitState) -> Result<Box<UnitRow>, StoreError> {
         let id = &unit.resource;
         let number = SealNumber::draw()?;
-        let secrets = self.seal(id, &unit.secrets, |name| Place::unit(id, &unit.key, &unit.token, name, number))?;
+        let secrets =
+            self.seal(id, &unit.secrets, |name| SealedPlace::unit(id, &unit.key, &unit.token, name, number))?;
         Ok(Box::new(UnitRow {
             resource: id.clone(),
             key: unit.key.clone(),
@@ -89,7 +91,7 @@ impl Encoder<'_> {
         &self,
         id: &ResourceId,
         secrets: &BTreeMap<String, SecretString>,
-        place: impl Fn(&str) -> Place,
+        place: impl Fn(&str) -> SealedPlace,
     ) -> Result<String, StoreError> {
         for (name, secret) in secrets {
             check(id, name, secret.expose_secret().len(), SECRET_BYTES_MAX)?;
@@ -118,7 +120,7 @@ impl Encoder<'_> {
         let number = SealNumber::draw()?;
         let row = StatusRow {
             secret_names: serde_json::to_string(&names).map_err(|error| StoreError::Database(error.to_string()))?,
-            secrets: self.seal(resource, &status.secrets, |name| Place::status(resource, name, number))?,
+            secrets: self.seal(resource, &status.secrets, |name| SealedPlace::status(resource, name, number))?,
             secrets_seal: number.0,
             outputs: json(resource, &status.outputs)?,
             facts: json(resource, &status.facts)?,

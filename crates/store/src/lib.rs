@@ -27,6 +27,7 @@ mod run_writer;
 mod schema;
 mod seal;
 mod sealed_columns;
+mod sealed_place;
 mod store;
 mod unlock;
 

@@ -5,8 +5,9 @@
 use crate::db::{Connection, Query};
 use crate::error::StoreError;
 use crate::keyring::KeyRing;
-use crate::seal::{Place, SealNumber, key_of, open_with, rewrap};
+use crate::seal::{key_of, open_with, rewrap};
 use crate::sealed_columns::{Cell, SEALED_COLUMNS, Sealed, SealedColumn};
+use crate::sealed_place::{SealNumber, SealedPlace};
 use crate::sql;
 use crate::store::Store;
 use serde::{Deserialize, Serialize};
@@ -134,7 +135,7 @@ impl Store {
                     Some(SealNumber::NONE) => Some(SealNumber::draw()?),
                     other => other,
                 };
-                let again = |place: &Place, text: &str| rewrap(ring, place, &place.with(number), text);
+                let again = |place: &SealedPlace, text: &str| rewrap(ring, place, &place.with(number), text);
                 match column.each(&row, again) {
                     Ok(Some(text)) => changes.push(Change { row, text, number }),
                     Ok(None) => {}

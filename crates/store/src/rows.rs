@@ -2,7 +2,7 @@
 
 use crate::db::Row;
 use crate::error::StoreError;
-use crate::seal::SealNumber;
+use crate::sealed_place::SealNumber;
 use berth_engine::record::Status;
 use berth_engine::unit::{Identity, Props, UnitState};
 use berth_engine::{KnownResource, ResourceState};

@@ -12,9 +12,9 @@
 
 use crate::error::StoreError;
 use crate::keyring::{KeyRing, Keys, RingKey};
+use crate::sealed_place::SealedPlace;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
-use berth_model::ResourceId;
 use chacha20poly1305::aead::{Aead, Payload};
 use chacha20poly1305::{KeyInit, XChaCha20Poly1305, XNonce};
 use hmac::{Hmac, Mac};
@@ -22,7 +22,6 @@ use rand::TryRngCore;
 use secrecy::{ExposeSecret, SecretBox, SecretString};
 use serde_json::Value;
 use sha2::Sha256;
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use zeroize::Zeroizing;
@@ -68,106 +67,9 @@ impl Unopened {
     }
 }
 
-/// Which sealing of a row's secrets is the current one: a random number in the row, drawn each time they are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SealNumber(pub i64);
-
-impl SealNumber {
-    /// Of rows that were sealed before rows had numbers.
-    pub const NONE: Self = Self(0);
-
-    pub fn draw() -> Result<Self, StoreError> {
-        let mut bytes = [0u8; 8];
-        random(&mut bytes)?;
-        // Positive, and never the one that means none.
-        Ok(Self((i64::from_le_bytes(bytes) & i64::MAX).max(1)))
-    }
-}
-
-/// Where a secret stands. Parts are written with their lengths, so that no two places look alike.
-pub(crate) struct Place {
-    bytes: Vec<u8>,
-    /// `None` where a text is written once.
-    number: Option<SealNumber>,
-}
-
-impl Place {
-    fn new(table: &str, parts: &[&str]) -> Self {
-        let mut bytes = Vec::with_capacity(128);
-        for part in std::iter::once(&table).chain(parts) {
-            bytes.extend_from_slice(&(part.len() as u64).to_le_bytes());
-            bytes.extend_from_slice(part.as_bytes());
-        }
-        Self { bytes, number: None }
-    }
-
-    fn numbered(mut self, number: SealNumber) -> Self {
-        self.number = Some(number);
-        self
-    }
-
-    /// The same place with another seal number.
-    pub fn with(&self, number: Option<SealNumber>) -> Self {
-        Self { bytes: self.bytes.clone(), number }
-    }
-
-    fn is_numbered(&self) -> bool {
-        self.number.is_some_and(|number| number != SealNumber::NONE)
-    }
-
-    /// What a text is bound to. `None` for a text of a form that this place does not have: one without a number opens only
-    /// where no text with a number was ever written.
-    fn bound(&self, numbered: bool) -> Option<Cow<'_, [u8]>> {
-        match self.number {
-            Some(number) if numbered && number != SealNumber::NONE => {
-                let mut bytes = self.bytes.clone();
-                bytes.extend_from_slice(&8u64.to_le_bytes());
-                bytes.extend_from_slice(&number.0.to_le_bytes());
-                Some(bytes.into())
-            }
-            None | Some(SealNumber::NONE) if !numbered => Some(self.bytes.as_slice().into()),
-            _ => None,
-        }
-    }
-
-    /// A value of the state's own, by its name.
-    pub fn meta(name: &str) -> Self {
-        Self::new("meta", &[name])
-    }
-
-    /// A secret in a manifest, by its JSON pointer. A revision of a manifest keeps it in the same place.
-    pub fn manifest(id: &ResourceId, pointer: &str, number: SealNumber) -> Self {
-        Self::new("resources.manifest", &[&id.kind, &id.name, &id.org, &id.env, pointer]).numbered(number)
-    }
-
-    /// In a file outside the state.
-    pub fn file(pointer: &str) -> Self {
-        Self::new("file.manifest", &[pointer])
-    }
-
-    pub fn status(id: &ResourceId, output: &str, number: SealNumber) -> Self {
-        Self::new("resources.secrets", &[&id.kind, &id.name, &id.org, &id.env, output]).numbered(number)
-    }
-
-    pub fn unit(id: &ResourceId, key: &str, token: &str, output: &str, number: SealNumber) -> Self {
-        let parts = [&id.kind, &id.name, &id.org, &id.env, key, token, output];
-        Self::new("units.secrets", &parts).numbered(number)
-    }
-
-    /// What a task carries, by the task's id.
-    pub fn payload(task: &str) -> Self {
-        Self::new("tasks.payload", &[task])
-    }
-
-    /// What a task gave back, by the task's id.
-    pub fn result(task: &str) -> Self {
-        Self::new("tasks.result", &[task])
-    }
-}
-
 /// What a data key is wrapped for: what its text is bound to, and the key that it is wrapped with.
 fn wrap(bound: &[u8], key: &str) -> Vec<u8> {
-    let mut bytes = Place::new("wrapped data key", &[key]).bytes;
+    let mut bytes = SealedPlace::new("wrapped data key", &[key]).bytes;
     bytes.extend_from_slice(bound);
     bytes
 }
@@ -248,7 +150,7 @@ fn envelope(
     Ok(text)
 }
 
-pub(crate) fn seal_with(key: &RingKey, place: &Place, clear: &str) -> Result<String, StoreError> {
+pub(crate) fn seal_with(key: &RingKey, place: &SealedPlace, clear: &str) -> Result<String, StoreError> {
     let mut data_key = Zeroizing::new([0u8; KEY_BYTES]);
     random(&mut *data_key)?;
     let body_bytes = (NONCE_BYTES + clear.len() + 16) * 4 / 3 + 4;
@@ -260,14 +162,14 @@ pub(crate) fn seal_with(key: &RingKey, place: &Place, clear: &str) -> Result<Str
     Ok(text)
 }
 
-pub(crate) fn open_with(ring: &KeyRing, place: &Place, sealed: &str) -> Result<SecretString, Unopened> {
+pub(crate) fn open_with(ring: &KeyRing, place: &SealedPlace, sealed: &str) -> Result<SecretString, Unopened> {
     open_and_tell(ring, place, sealed).map(|(clear, _)| clear)
 }
 
 /// The clear text, and the key that opened it.
 pub(crate) fn open_and_tell<'r>(
     ring: &'r KeyRing,
-    place: &Place,
+    place: &SealedPlace,
     sealed: &str,
 ) -> Result<(SecretString, &'r RingKey), Unopened> {
     let (clear, key) = if let Some(parts) = Parts::of(sealed) {
@@ -291,7 +193,12 @@ pub(crate) fn open_and_tell<'r>(
 
 /// The same secret with its data key wrapped by the ring's first key; `None` when it is already. `to` is where it will
 /// stand: the same place, which may have got a number.
-pub(crate) fn rewrap(ring: &KeyRing, from: &Place, to: &Place, sealed: &str) -> Result<Option<String>, Unopened> {
+pub(crate) fn rewrap(
+    ring: &KeyRing,
+    from: &SealedPlace,
+    to: &SealedPlace,
+    sealed: &str,
+) -> Result<Option<String>, Unopened> {
     let first = ring.first();
     let parts = match Parts::of(sealed) {
         Some(parts) if from.number == to.number => parts,
@@ -353,12 +260,12 @@ impl Sealer {
         &self.keys
     }
 
-    pub fn seal(&self, place: &Place, clear: &str) -> Result<String, StoreError> {
+    pub fn seal(&self, place: &SealedPlace, clear: &str) -> Result<String, StoreError> {
         seal_with(self.keys.sealing().first(), place, clear)
     }
 
     /// `of` is named in the error.
-    pub fn open(&self, place: &Place, sealed: &str, of: &str) -> Result<SecretString, StoreError> {
+    pub fn open(&self, place: &SealedPlace, sealed: &str, of: &str) -> Result<SecretString, StoreError> {
         match open_with(&self.keys.ring(), place, sealed) {
             // Another server may have a newer ring.
             Err(Unopened::Unknown(_)) => open_with(&self.keys.again(), place, sealed),
@@ -368,7 +275,7 @@ impl Sealer {
     }
 
     /// `None` for what was not sealed for this place with a key that is known.
-    pub fn open_if_genuine(&self, place: &Place, sealed: &str) -> Result<Option<SecretString>, StoreError> {
+    pub fn open_if_genuine(&self, place: &SealedPlace, sealed: &str) -> Result<Option<SecretString>, StoreError> {
         match self.open(place, sealed, "the state itself") {
             Ok(clear) => Ok(Some(clear)),
             Err(StoreError::Sealed { .. }) => Ok(None),
@@ -380,7 +287,7 @@ impl Sealer {
     pub fn seal_all(
         &self,
         secrets: &BTreeMap<String, SecretString>,
-        place: impl Fn(&str) -> Place,
+        place: impl Fn(&str) -> SealedPlace,
     ) -> Result<String, StoreError> {
         if secrets.is_empty() {
             return Ok(String::new());
@@ -397,7 +304,7 @@ impl Sealer {
         &self,
         column: &str,
         of: &str,
-        place: impl Fn(&str) -> Place,
+        place: impl Fn(&str) -> SealedPlace,
     ) -> Result<BTreeMap<String, SecretString>, StoreError> {
         if column.is_empty() {
             return Ok(BTreeMap::new());
@@ -470,6 +377,8 @@ pub(crate) fn random(bytes: &mut [u8]) -> Result<(), StoreError> {
 mod tests {
     use super::*;
     use crate::key::KeySource;
+    use crate::sealed_place::SealNumber;
+    use berth_model::ResourceId;
     use serde_json::json;
 
     fn ring(bytes: &[u8]) -> KeyRing {
@@ -483,31 +392,33 @@ mod tests {
     }
 
     /// As the first version did it.
-    fn seal_v1(byte: u8, place: &Place, clear: &str) -> String {
+    fn seal_v1(byte: u8, place: &SealedPlace, clear: &str) -> String {
         let mut text = PREFIX_V1.to_owned();
         encrypt(ring(&[byte]).first().cipher(), clear.as_bytes(), &place.bytes, &mut text).unwrap();
         text
     }
 
-    fn place(token: &str) -> Place {
+    fn place(token: &str) -> SealedPlace {
         numbered(token, 0)
     }
 
-    fn numbered(token: &str, number: i64) -> Place {
-        Place::unit(&ResourceId::new("Account", "main"), "cluster", token, "kubeconfig", SealNumber(number))
+    fn numbered(token: &str, number: i64) -> SealedPlace {
+        SealedPlace::unit(&ResourceId::new("Account", "main"), "cluster", token, "kubeconfig", SealNumber(number))
     }
 
     #[test]
     fn opens_only_with_its_key_and_in_its_place() {
         let here = place("t1");
         for sealed in [sealer(1).seal(&here, "hush").unwrap(), seal_v1(1, &here, "hush")] {
-            let open = |byte: u8, place: &Place, text: &str| open_with(&ring(&[byte]), place, text).ok();
+            let open = |byte: u8, place: &SealedPlace, text: &str| open_with(&ring(&[byte]), place, text).ok();
             assert!(sealed.starts_with(PREFIX) && !sealed.contains("hush"));
             assert_eq!(open(1, &here, &sealed).unwrap().expose_secret(), "hush");
             assert!(open(2, &here, &sealed).is_none());
             assert!(open(1, &place("t2"), &sealed).is_none());
             let id = ResourceId::new("Account", "main");
-            assert!(open(1, &Place::unit(&id, "clustert", "1", "kubeconfig", SealNumber::NONE), &sealed).is_none());
+            assert!(
+                open(1, &SealedPlace::unit(&id, "clustert", "1", "kubeconfig", SealNumber::NONE), &sealed).is_none()
+            );
             // Whichever part of it is changed.
             for at in PREFIX.len() + 2..sealed.len() {
                 let mut damaged = sealed.clone().into_bytes();
@@ -531,7 +442,7 @@ mod tests {
         let (old, both, new) = (ring(&[1]), ring(&[2, 1]), ring(&[2]));
         let sealed = seal_with(old.first(), &here, "hush").unwrap();
         assert_eq!(key_of(&sealed), Some(old.first().id()));
-        let rewrap = |ring: &KeyRing, place: &Place, sealed: &str| super::rewrap(ring, place, place, sealed);
+        let rewrap = |ring: &KeyRing, place: &SealedPlace, sealed: &str| super::rewrap(ring, place, place, sealed);
         assert_eq!(rewrap(&old, &here, &sealed).unwrap(), None);
         let unknown = Unopened::Unknown(old.first().id().to_owned());
         assert_eq!(open_with(&new, &here, &sealed).err(), Some(unknown));

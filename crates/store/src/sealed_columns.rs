@@ -4,7 +4,8 @@
 use crate::db::Row;
 use crate::error::StoreError;
 use crate::rows::id_at;
-use crate::seal::{PREFIX, Place, SealNumber, Unopened};
+use crate::seal::{PREFIX, Unopened};
+use crate::sealed_place::{SealNumber, SealedPlace};
 use berth_model::ResourceId;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -91,7 +92,7 @@ impl SealedColumn {
     pub fn each(
         &self,
         row: &Sealed,
-        mut turn: impl FnMut(&Place, &str) -> Result<Option<String>, Unopened>,
+        mut turn: impl FnMut(&SealedPlace, &str) -> Result<Option<String>, Unopened>,
     ) -> Result<Option<String>, Unopened> {
         let bad = |_| Unopened::Bad;
         match self.shape {
@@ -102,7 +103,7 @@ impl SealedColumn {
                 for path in &paths {
                     let slot = manifest.pointer_mut(path).ok_or(Unopened::Bad)?;
                     let text = slot.as_str().ok_or(Unopened::Bad)?;
-                    if let Some(new) = turn(&Place::manifest(row.id()?, path, row.number()), text)? {
+                    if let Some(new) = turn(&SealedPlace::manifest(row.id()?, path, row.number()), text)? {
                         *slot = Value::String(new);
                         changed = true;
                     }
@@ -131,9 +132,9 @@ enum Shape {
     /// A JSON document with sealed texts at known pointers.
     Manifest,
     /// A JSON object of sealed texts by name.
-    Map(fn(&Sealed, &str) -> Result<Place, Unopened>),
+    Map(fn(&Sealed, &str) -> Result<SealedPlace, Unopened>),
     /// The text itself.
-    Text(fn(&Sealed) -> Place),
+    Text(fn(&Sealed) -> SealedPlace),
 }
 
 /// Compare and swap, for each database. `$set` is what else is written.
@@ -164,7 +165,7 @@ pub(crate) const SEALED_COLUMNS: &[SealedColumn] = &[
         put_sqlite: put!("meta", "value", "name = $1", "$2", "$3"),
         put_postgres: put_unlocked!("meta", "value", "name = $1", "$2", "$3"),
         read: |row| Ok(once(text(row, 0)?, row.get(1)?)),
-        shape: Shape::Text(|row| Place::meta(row.word(0))),
+        shape: Shape::Text(|row| SealedPlace::meta(row.word(0))),
     },
     SealedColumn {
         name: "resources.manifest",
@@ -190,7 +191,7 @@ pub(crate) const SEALED_COLUMNS: &[SealedColumn] = &[
             let (key, id) = (vec![number(row, 0)?], Some(id_at(row, 1)?));
             Ok(Sealed { key, id, paths: String::new(), text: row.get(5)?, number: seal_number(row, 6)? })
         },
-        shape: Shape::Map(|row, name| Ok(Place::status(row.id()?, name, row.number()))),
+        shape: Shape::Map(|row, name| Ok(SealedPlace::status(row.id()?, name, row.number()))),
     },
     SealedColumn {
         name: "revisions.manifest",
@@ -250,7 +251,7 @@ pub(crate) const SEALED_COLUMNS: &[SealedColumn] = &[
             let (id, number) = (Some(id_at(row, 3)?), seal_number(row, 8)?);
             Ok(Sealed { key, id, paths: String::new(), text: row.get(7)?, number })
         },
-        shape: Shape::Map(|row, name| Ok(Place::unit(row.id()?, row.word(1), row.word(2), name, row.number()))),
+        shape: Shape::Map(|row, name| Ok(SealedPlace::unit(row.id()?, row.word(1), row.word(2), name, row.number()))),
     },
     SealedColumn {
         name: "tasks.payload",
@@ -259,7 +260,7 @@ pub(crate) const SEALED_COLUMNS: &[SealedColumn] = &[
         put_sqlite: put!("tasks", "payload", "id = $1", "$2", "$3"),
         put_postgres: put_unlocked!("tasks", "payload", "id = $1", "$2", "$3"),
         read: |row| Ok(once(text(row, 0)?, row.get(1)?)),
-        shape: Shape::Text(|row| Place::payload(row.word(0))),
+        shape: Shape::Text(|row| SealedPlace::payload(row.word(0))),
     },
     SealedColumn {
         name: "tasks.result",
@@ -268,7 +269,7 @@ pub(crate) const SEALED_COLUMNS: &[SealedColumn] = &[
         put_sqlite: put!("tasks", "result", "id = $1", "$2", "$3"),
         put_postgres: put_unlocked!("tasks", "result", "id = $1", "$2", "$3"),
         read: |row| Ok(once(text(row, 0)?, row.get(1)?)),
-        shape: Shape::Text(|row| Place::result(row.word(0))),
+        shape: Shape::Text(|row| SealedPlace::result(row.word(0))),
     },
 ];
 

@@ -6,7 +6,8 @@ use crate::key::KeySource;
 use crate::location::{Kind, Location};
 use crate::rows::{self, Entries, Event, Filter, HistoryLine, JournalEntry, StoredResource};
 use crate::run::{NewResource, Run};
-use crate::seal::{Place, SealNumber, Sealer};
+use crate::seal::Sealer;
+use crate::sealed_place::{SealNumber, SealedPlace};
 use crate::{schema, sql, unlock};
 use berth_engine::unit::{Identity, UnitState};
 use berth_model::ResourceId;
@@ -230,7 +231,7 @@ impl Store {
         let decode = |row: &Row| Ok((row.get(0)?, row.get(1)?, SealNumber(row.get(2)?)));
         let row: Option<(String, String, SealNumber)> = self.pool.row(query, decode).await?;
         let Some((token, column, number)) = row else { return Ok(BTreeMap::new()) };
-        self.sealer.open_all(&column, &format!("{id} {key}"), |name| Place::unit(id, key, &token, name, number))
+        self.sealer.open_all(&column, &format!("{id} {key}"), |name| SealedPlace::unit(id, key, &token, name, number))
     }
 
     /// Secret outputs of a resource, such as a kubeconfig.
@@ -238,7 +239,7 @@ impl Store {
         let decode = |row: &Row| Ok((row.get(0)?, SealNumber(row.get(1)?)));
         let row: Option<(String, SealNumber)> = self.pool.row(Query::about(sql::STATUS_SECRETS, id), decode).await?;
         let Some((column, number)) = row else { return Ok(BTreeMap::new()) };
-        self.sealer.open_all(&column, &id.to_string(), |name| Place::status(id, name, number))
+        self.sealer.open_all(&column, &id.to_string(), |name| SealedPlace::status(id, name, number))
     }
 
     /// A stored manifest with its secrets opened: for the moment of use only, never to be kept or shown.
@@ -248,7 +249,7 @@ impl Store {
             let sealed = || StoreError::Sealed { of: resource.id.to_string() };
             let slot = manifest.pointer_mut(&pointer).ok_or_else(sealed)?;
             let text = slot.as_str().ok_or_else(sealed)?;
-            let place = Place::manifest(&resource.id, &pointer, resource.manifest_seal);
+            let place = SealedPlace::manifest(&resource.id, &pointer, resource.manifest_seal);
             let clear = self.sealer.open(&place, text, &resource.id.to_string())?;
             *slot = Value::String(clear.expose_secret().to_owned());
         }
@@ -278,7 +279,7 @@ impl Store {
                 return Err(StoreError::Sealed { of: id.to_string() });
             };
             let clear = zeroize::Zeroizing::new(std::mem::take(clear));
-            let sealed = self.sealer.seal(&Place::file(pointer), &clear)?;
+            let sealed = self.sealer.seal(&SealedPlace::file(pointer), &clear)?;
             if let Some(slot) = manifest.pointer_mut(pointer) {
                 *slot = Value::String(sealed);
             }
@@ -292,7 +293,7 @@ impl Store {
             let sealed = || StoreError::Sealed { of: "the plan".into() };
             let slot = manifest.pointer_mut(pointer).ok_or_else(sealed)?;
             let text = slot.as_str().ok_or_else(sealed)?;
-            let clear = self.sealer.open(&Place::file(pointer), text, "the plan")?;
+            let clear = self.sealer.open(&SealedPlace::file(pointer), text, "the plan")?;
             *slot = Value::String(clear.expose_secret().to_owned());
         }
         Ok(manifest)

@@ -5,7 +5,8 @@ use crate::error::StoreError;
 use crate::key::{self, Found, KeySource};
 use crate::keyring::{KeyRing, Keys, RingKey};
 use crate::location::Location;
-use crate::seal::{KEY_BYTES, Place, Sealer, first_digest_key, open_and_tell, random, seal_with};
+use crate::seal::{KEY_BYTES, Sealer, first_digest_key, open_and_tell, random, seal_with};
+use crate::sealed_place::SealedPlace;
 use crate::sql;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
@@ -92,7 +93,7 @@ async fn mark_in(connection: &mut Connection, ring: &KeyRing, old: Option<&str>)
     if let Connection::Postgres(_) = connection {
         connection.run(sql::POSTGRES_WRITE_TURN).await?;
     }
-    let check = seal_with(ring.first(), &Place::meta(KEY_CHECK), KEY_CHECK_KEYED)?;
+    let check = seal_with(ring.first(), &SealedPlace::meta(KEY_CHECK), KEY_CHECK_KEYED)?;
     let query = match old {
         Some(old) => Query::new(UPDATE_META).bind(KEY_CHECK).bind(old).bind(&check),
         None => Query::new(sql::SET_META_ONCE).bind(KEY_CHECK).bind(&check),
@@ -103,14 +104,14 @@ async fn mark_in(connection: &mut Connection, ring: &KeyRing, old: Option<&str>)
     let state_key = sealed_key(ring, STATE_KEY, None)?;
     Query::new(sql::SET_META_ONCE).bind(STATE_KEY).bind(&state_key).execute(connection).await?;
     let head = meta(connection, AUDIT_HEAD).await?.unwrap_or_else(|| "0 ".into());
-    let head = seal_with(ring.first(), &Place::meta(AUDIT_HEAD), &head)?;
+    let head = seal_with(ring.first(), &SealedPlace::meta(AUDIT_HEAD), &head)?;
     Query::new(SET_META).bind(AUDIT_HEAD).bind(&head).execute(connection).await?;
     Ok(())
 }
 
 /// What a key check says, and the key that it is sealed with.
 fn opened_check<'r>(ring: &'r KeyRing, check: &str) -> Option<(String, &'r RingKey)> {
-    let (text, key) = open_and_tell(ring, &Place::meta(KEY_CHECK), check).ok()?;
+    let (text, key) = open_and_tell(ring, &SealedPlace::meta(KEY_CHECK), check).ok()?;
     let text = text.expose_secret();
     [KEY_CHECK_TEXT, KEY_CHECK_KEYED].contains(&text).then(|| (text.to_owned(), key))
 }
@@ -131,12 +132,12 @@ fn sealed_key(ring: &KeyRing, name: &str, key: Option<Zeroizing<[u8; KEY_BYTES]>
             key
         }
     };
-    seal_with(ring.first(), &Place::meta(name), &Zeroizing::new(STANDARD_NO_PAD.encode(*key)))
+    seal_with(ring.first(), &SealedPlace::meta(name), &Zeroizing::new(STANDARD_NO_PAD.encode(*key)))
 }
 
 fn opened_key(ring: &KeyRing, name: &str, sealed: &str) -> Result<Zeroizing<[u8; KEY_BYTES]>, StoreError> {
     let of = "the state itself";
-    let (text, _) = open_and_tell(ring, &Place::meta(name), sealed).map_err(|unopened| unopened.of(of))?;
+    let (text, _) = open_and_tell(ring, &SealedPlace::meta(name), sealed).map_err(|unopened| unopened.of(of))?;
     let bytes = STANDARD_NO_PAD.decode(text.expose_secret()).map(Zeroizing::new).unwrap_or_default();
     let key: Option<[u8; KEY_BYTES]> = bytes.as_slice().try_into().ok();
     key.map(Zeroizing::new).ok_or_else(|| StoreError::Sealed { of: of.into() })

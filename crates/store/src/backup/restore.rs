@@ -9,7 +9,7 @@ use crate::db::{self, Connection, Query};
 use crate::error::StoreError;
 use crate::key::{Found, KeySource, write_ring};
 use crate::keyring::KeyRing;
-use crate::location::Kind as Place;
+use crate::location;
 use crate::lock::Lock;
 use crate::store::{Options, Store};
 use crate::unlock::{KEY_CHECK, opens};
@@ -81,7 +81,7 @@ pub async fn restore(
         return Err(BackupError::NoCode);
     }
     let made = match &options.into.location.0 {
-        Place::Sqlite(path) if !path.exists() => Some(path.clone()),
+        location::Kind::Sqlite(path) if !path.exists() => Some(path.clone()),
         _ => None,
     };
     if let Some(path) = &made {

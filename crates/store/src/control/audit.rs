@@ -14,7 +14,8 @@ use crate::encode::cut;
 use crate::error::StoreError;
 use crate::hex;
 use crate::rows::time;
-use crate::seal::{Place, Sealer};
+use crate::seal::Sealer;
+use crate::sealed_place::SealedPlace;
 use crate::store::Store;
 use crate::unlock::AUDIT_HEAD;
 use async_trait::async_trait;
@@ -116,7 +117,7 @@ fn hash(previous: &str, entry: &NewEntry) -> String {
 /// `None` for what no server of this state's wrote.
 fn genuine_head(sealer: &Sealer, stored: Option<String>) -> Result<Option<AuditHead>, StoreError> {
     let Some(stored) = stored else { return Ok(None) };
-    let Some(text) = sealer.open_if_genuine(&Place::meta(AUDIT_HEAD), &stored)? else { return Ok(None) };
+    let Some(text) = sealer.open_if_genuine(&SealedPlace::meta(AUDIT_HEAD), &stored)? else { return Ok(None) };
     let parts = text.expose_secret().split_once(' ');
     Ok(parts.and_then(|(id, hash)| Some(AuditHead { id: id.parse().ok()?, hash: hash.to_owned() })))
 }
@@ -159,7 +160,7 @@ pub(super) async fn append(tx: &mut Tx<'_>, notes: &[(AuditNote, Actor, i64)]) -
         rows.push(entry);
     }
     tx.execute_many(&APPEND, &rows).await?;
-    let head = tx.sealer.seal(&Place::meta(AUDIT_HEAD), &format!("{id} {previous}"))?;
+    let head = tx.sealer.seal(&SealedPlace::meta(AUDIT_HEAD), &format!("{id} {previous}"))?;
     tx.execute(Query::new(SET_HEAD).bind(&head)).await?;
     Ok(())
 }

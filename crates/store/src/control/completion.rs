@@ -9,7 +9,7 @@ use super::writer::{Broken, Op};
 use crate::db::{Multi, Query};
 use crate::encode::{JSON_BYTES_MAX, check_count, cut};
 use crate::error::StoreError;
-use crate::seal::Place;
+use crate::sealed_place::SealedPlace;
 use async_trait::async_trait;
 use berth_engine::ResourceState;
 use berth_model::ResourceId;
@@ -500,7 +500,7 @@ impl Control {
             None => String::new(),
             Some(result) => {
                 check_count("a task's result", result.len(), 4 * JSON_BYTES_MAX)?;
-                self.store().sealer().seal(&Place::result(&held.task.0), &result)?
+                self.store().sealer().seal(&SealedPlace::result(&held.task.0), &result)?
             }
         };
         let after = After {

@@ -5,7 +5,7 @@ use super::{Control, LIST_MAX};
 use crate::db::{Query, Row};
 use crate::error::StoreError;
 use crate::rows::{self, Event, StoredResource, number, parse, time};
-use crate::seal::SealNumber;
+use crate::sealed_place::SealNumber;
 use berth_model::ResourceId;
 use serde_json::Value;
 use std::time::Duration;

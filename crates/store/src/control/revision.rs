@@ -3,7 +3,7 @@
 use super::types::Revision;
 use crate::error::StoreError;
 use crate::rows::parse;
-use crate::seal::Place;
+use crate::sealed_place::SealedPlace;
 use crate::store::Store;
 use secrecy::ExposeSecret;
 use serde_json::Value;
@@ -21,7 +21,7 @@ impl Store {
             let sealed = || StoreError::Sealed { of: revision.id.to_string() };
             let slot = manifest.pointer_mut(&pointer).ok_or_else(sealed)?;
             let text = slot.as_str().ok_or_else(sealed)?;
-            let place = Place::manifest(&revision.id, &pointer, revision.manifest_seal);
+            let place = SealedPlace::manifest(&revision.id, &pointer, revision.manifest_seal);
             let clear = self.sealer().open(&place, text, &revision.id.to_string())?;
             *slot = Value::String(clear.expose_secret().to_owned());
         }

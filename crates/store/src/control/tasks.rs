@@ -9,7 +9,7 @@ use crate::db::{Multi, OF_COLUMNS, OfRow, Query, Row};
 use crate::encode::{SECRET_BYTES_MAX, check_count, cut};
 use crate::error::StoreError;
 use crate::rows::{self, number, parse, time};
-use crate::seal::Place;
+use crate::sealed_place::SealedPlace;
 use async_trait::async_trait;
 use berth_model::ResourceId;
 use jiff::Timestamp;
@@ -150,7 +150,7 @@ impl TaskRow {
             None => String::new(),
             Some(payload) => {
                 check_count("a task's payload", payload.expose_secret().len(), 16 * SECRET_BYTES_MAX)?;
-                control.store().sealer().seal(&Place::payload(&id), payload.expose_secret())?
+                control.store().sealer().seal(&SealedPlace::payload(&id), payload.expose_secret())?
             }
         };
         let resources: Vec<IdRow> = task.resources.iter().map(IdRow::from).collect();
@@ -437,8 +437,8 @@ impl Control {
             self.store().pool().row(query, |row| Ok((row.get(0)?, row.get(1)?))).await?;
         let Some((payload, result)) = row else { return Ok(None) };
         let (sealed, place) = match which {
-            "payload" => (payload, Place::payload(&id.0)),
-            _ => (result, Place::result(&id.0)),
+            "payload" => (payload, SealedPlace::payload(&id.0)),
+            _ => (result, SealedPlace::result(&id.0)),
         };
         if sealed.is_empty() {
             return Ok(None);

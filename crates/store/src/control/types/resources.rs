@@ -3,7 +3,7 @@
 use super::{Actor, AuditNote, NewTask, TaskId};
 use crate::rows::StoredResource;
 use crate::run::NewResource;
-use crate::seal::SealNumber;
+use crate::sealed_place::SealNumber;
 use berth_engine::ResourceState;
 use berth_engine::unit::{Identity, UnitState};
 use berth_model::ResourceId;
