@@ -8,6 +8,7 @@ mod findings;
 mod graph;
 pub mod handler;
 pub mod identity;
+pub mod lifecycle;
 mod lower;
 mod much_gone;
 mod names;

@@ -160,13 +160,21 @@ impl<'a> From<&'a ResourceId> for OfRow<'a> {
 pub(crate) struct Multi {
     text: &'static str,
     /// Name and type: `text`, `bigint` or `boolean`.
-    columns: &'static [(&'static str, &'static str)],
+    columns: Columns,
+    more: Columns,
     texts: [OnceLock<String>; 2],
 }
 
+type Columns = &'static [(&'static str, &'static str)];
+
 impl Multi {
-    pub const fn new(text: &'static str, columns: &'static [(&'static str, &'static str)]) -> Self {
-        Self { text, columns, texts: [OnceLock::new(), OnceLock::new()] }
+    pub const fn new(text: &'static str, columns: Columns) -> Self {
+        Self::joined(text, columns, &[])
+    }
+
+    /// With columns of two lists.
+    pub const fn joined(text: &'static str, columns: Columns, more: Columns) -> Self {
+        Self { text, columns, more, texts: [OnceLock::new(), OnceLock::new()] }
     }
 
     /// `rows` is a JSON list of objects.
@@ -180,6 +188,7 @@ impl Multi {
             let columns: Vec<String> = self
                 .columns
                 .iter()
+                .chain(self.more)
                 .map(
                     |(name, kind)| {
                         if sqlite { format!("value ->> '{name}' AS {name}") } else { format!("{name} {kind}") }

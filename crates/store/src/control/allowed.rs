@@ -2,7 +2,7 @@
 //! Everything is compared with the task, with the plan that the gate accepted, and with the rows that are stored.
 
 use super::apply::OWNER;
-use super::completion;
+use super::drift_checks;
 use super::tx::Tx;
 use super::types::*;
 use crate::db::Query;
@@ -132,7 +132,7 @@ impl Check<'_> {
             return Err(refused(format!("a {} task changes nothing", self.task.op.as_str())));
         }
         let Some(id) = subject(self.write) else { return Err(refused("it is not said what this is about")) };
-        if completion::changed_since(tx, id, self.task).await? {
+        if drift_checks::changed_since(tx, id, self.task).await? {
             return Err(refused(format!("{id} was changed since it was looked at")));
         }
         match self.write {

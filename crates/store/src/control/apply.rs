@@ -1,6 +1,7 @@
 //! Desired state: applying and deleting. Many applies that wait at once share their statements.
 
 use super::delete::delete_all;
+use super::facts::{self, FACT_COLUMNS, Found, PATCH_COLUMNS, PatchRow, fact_columns, patch_assignments};
 use super::tx::Tx;
 use super::types::{Actor, Applied, AppliedResult, Apply, AuditNote, ControlError};
 use super::writer::{Broken, Op};
@@ -10,7 +11,7 @@ use crate::encode::{check_count, cut};
 use crate::error::StoreError;
 use crate::row_writes::{ResourceRow, Write};
 use async_trait::async_trait;
-use berth_engine::ResourceState;
+use berth_engine::lifecycle::{self, Event, Facts, Party, Patch, Permissions};
 use berth_model::ResourceId;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -25,23 +26,26 @@ const PARENTS_MAX: usize = 1_000;
 const LABELS_BYTES_MAX: usize = 64 << 10;
 
 static LOOK: Multi = Multi::new(
-    "SELECT v.n, r.generation, r.digest, r.deleting, r.state, r.observed_generation, r.account, r.service, \
-     r.allow_replace, r.allow_data_loss, r.drift_every, r.allow_recreate, r.applied_id FROM {rows} \
-     JOIN resources r ON r.kind = v.kind AND r.name = v.name AND r.org = v.org AND r.env = v.env",
+    concat!(
+        "SELECT ",
+        fact_columns!(),
+        ", v.n, r.digest, r.account, r.service, r.applied_id FROM {rows} \
+         JOIN resources r ON r.kind = v.kind AND r.name = v.name AND r.org = v.org AND r.env = v.env"
+    ),
     NUMBERED,
 );
 
-static CREATE: Multi = Multi::new(
+static CREATE: Multi = Multi::joined(
     "INSERT INTO resources (kind, name, org, env, api_version, manifest, sealed_paths, digest, source_file, \
      source_document, created_at, updated_at, generation, deleting, state, message, outputs, facts, \
      observed_generation, status_at, secret_names, secrets, labels, account, service, applied_by, applied_id, trace, \
      allow_replace, allow_data_loss, allow_recreate, due_at, due_mark, drift_every, manifest_seal) \
      SELECT v.kind, v.name, v.org, v.env, v.api_version, v.manifest, v.sealed_paths, v.digest, v.source_file, \
-     v.source_document, v.now, v.now, 1, FALSE, CASE WHEN v.ready THEN 'Ready' ELSE 'Pending' END, '', '{}', '{}', \
-     CASE WHEN v.ready THEN 1 ELSE 0 END, CASE WHEN v.ready THEN v.now END, '', '', v.labels, v.account, v.service, \
+     v.source_document, v.now, v.now, v.generation, v.deleting, v.state, '', '{}', '{}', \
+     v.observed_generation, v.status_at, '', '', v.labels, v.account, v.service, \
      v.applied_by, v.applied_id, v.trace, v.allow_replace, v.allow_data_loss, v.allow_recreate, \
-     CASE WHEN v.ready THEN NULL ELSE v.now END, 1, \
-     v.drift_every, v.manifest_seal FROM {rows}",
+     v.due_at, v.due_mark, v.drift_every, v.manifest_seal FROM {rows}",
+    PATCH_COLUMNS,
     COLUMNS,
 );
 
@@ -60,43 +64,33 @@ static DROP_REVISIONS: Multi = Multi::new(
     NUMBERED,
 );
 
-static UPDATE: Multi = Multi::new(
-    "UPDATE resources SET api_version = v.api_version, manifest = v.manifest, manifest_seal = v.manifest_seal, \
-     sealed_paths = v.sealed_paths, \
-     digest = v.digest, generation = resources.generation + 1, updated_at = v.now, deleting = FALSE, \
-     source_file = CASE WHEN v.source_file = '' THEN resources.source_file ELSE v.source_file END, \
-     source_document = CASE WHEN v.source_file = '' THEN resources.source_document ELSE v.source_document END, \
-     state = CASE WHEN v.ready THEN 'Ready' ELSE 'Pending' END, message = '', \
-     observed_generation = CASE WHEN v.ready THEN resources.generation + 1 ELSE resources.observed_generation END, \
-     status_at = v.now, labels = v.labels, account = v.account, service = v.service, applied_by = v.applied_by, \
-     applied_id = v.applied_id, trace = v.trace, allow_replace = v.allow_replace, allow_data_loss = v.allow_data_loss, \
-     allow_recreate = v.allow_recreate, \
-     due_at = CASE WHEN v.ready THEN NULL ELSE v.now END, due_mark = resources.due_mark + 1, attempts = 0, \
-     drift_every = v.drift_every, drift_at = NULL, drift = '', plan_digest = '', approved_by = '', \
-     approved_id = '', plan = '' \
-     FROM {rows} WHERE resources.kind = v.kind AND resources.name = v.name AND resources.org = v.org \
-     AND resources.env = v.env",
+static UPDATE: Multi = Multi::joined(
+    concat!(
+        "UPDATE resources SET ",
+        patch_assignments!(),
+        ", api_version = v.api_version, manifest = v.manifest, manifest_seal = v.manifest_seal, \
+         sealed_paths = v.sealed_paths, digest = v.digest, updated_at = v.now, labels = v.labels, \
+         account = v.account, service = v.service, plan = '', \
+         source_file = CASE WHEN v.source_file = '' THEN resources.source_file ELSE v.source_file END, \
+         source_document = CASE WHEN v.source_file = '' THEN resources.source_document ELSE v.source_document END \
+         FROM {rows} WHERE resources.id = v.id"
+    ),
+    PATCH_COLUMNS,
     COLUMNS,
 );
 
-/// The manifest is the one that is stored; what goes with it may differ. A plan that waits for approval is made again, since
-/// whether it still has to wait may have changed; the same plan has the same digest, so that nobody has to look twice.
-static TOUCH: Multi = Multi::new(
-    "UPDATE resources SET account = v.account, service = v.service, allow_replace = v.allow_replace, \
-     allow_data_loss = v.allow_data_loss, allow_recreate = v.allow_recreate, drift_every = v.drift_every, trace = v.trace, applied_by = v.applied_by, \
-     applied_id = v.applied_id, drift_at = CASE WHEN v.drift_every IS NULL THEN NULL \
-     WHEN resources.state = 'Ready' AND NOT resources.deleting THEN COALESCE(resources.drift_at, v.now + v.drift_every) \
-     ELSE resources.drift_at END, \
-     state = CASE WHEN v.due AND resources.state IN ('Ready', 'AwaitingApproval') THEN 'Pending' \
-     WHEN NOT resources.deleting THEN resources.state WHEN v.ready THEN 'Ready' ELSE 'Pending' END, deleting = FALSE, \
-     observed_generation = CASE WHEN resources.deleting AND NOT v.ready THEN 0 ELSE resources.observed_generation END, \
-     attempts = CASE WHEN v.due THEN 0 ELSE resources.attempts END, \
-     due_at = CASE WHEN v.due THEN v.now ELSE resources.due_at END, due_mark = resources.due_mark + 1 \
-     FROM {rows} WHERE resources.kind = v.kind AND resources.name = v.name AND resources.org = v.org \
-     AND resources.env = v.env",
-    COLUMNS,
+/// The manifest is the one that is stored; what goes with it may differ.
+static TOUCH: Multi = Multi::joined(
+    concat!(
+        "UPDATE resources SET ",
+        patch_assignments!(),
+        ", account = v.account, service = v.service FROM {rows} WHERE resources.id = v.id"
+    ),
+    PATCH_COLUMNS,
+    &[("account", "text"), ("service", "text")],
 );
 
+/// Beside those of a patch.
 const COLUMNS: &[(&str, &str)] = &[
     ("kind", "text"),
     ("name", "text"),
@@ -110,18 +104,9 @@ const COLUMNS: &[(&str, &str)] = &[
     ("source_file", "text"),
     ("source_document", "bigint"),
     ("now", "bigint"),
-    ("ready", "boolean"),
     ("labels", "text"),
     ("account", "text"),
     ("service", "text"),
-    ("applied_by", "text"),
-    ("applied_id", "text"),
-    ("trace", "text"),
-    ("allow_replace", "boolean"),
-    ("allow_data_loss", "boolean"),
-    ("allow_recreate", "boolean"),
-    ("drift_every", "bigint"),
-    ("due", "boolean"),
 ];
 
 pub(super) const IDS: &[(&str, &str)] = &[("kind", "text"), ("name", "text"), ("org", "text"), ("env", "text")];
@@ -136,16 +121,6 @@ static UNLINK: Multi = Multi::new(
     "DELETE FROM links WHERE child IN (SELECT r.id FROM {rows} JOIN resources r \
      ON r.kind = v.kind AND r.name = v.name AND r.org = v.org AND r.env = v.env)",
     IDS,
-);
-
-/// What one that is being deleted waits for may be that nobody refers to it any more.
-static WAKE_PARENTS: Multi = Multi::new(
-    "UPDATE resources SET due_at = (SELECT MAX(v.now) FROM {rows}), due_mark = due_mark + 1 \
-     WHERE deleting AND id IN (SELECT p.id FROM {rows} \
-     JOIN resources r ON r.kind = v.kind AND r.name = v.name AND r.org = v.org AND r.env = v.env \
-     JOIN links l ON l.child = r.id \
-     JOIN resources p ON p.kind = l.kind AND p.name = l.name AND p.org = l.org AND p.env = l.env)",
-    TIMED,
 );
 
 static LINK: Multi = Multi::new(
@@ -175,15 +150,6 @@ static GOING: Multi = Multi::new(
 pub(super) const OWNER: &str = "SELECT r.kind, r.name, r.org, r.env FROM units u JOIN resources r ON r.id = u.resource_id \
      WHERE u.object_id = $5 AND u.unit_type = $6 AND u.account = $7 \
      AND NOT (r.kind = $1 AND r.name = $2 AND r.org = $3 AND r.env = $4) LIMIT 1";
-
-/// Children that are not as they should be are looked at again.
-pub(super) static WAKE_CHILDREN: Multi = Multi::new(
-    "UPDATE resources SET due_at = (SELECT MAX(v.now) FROM {rows}), due_mark = due_mark + 1 \
-     WHERE id IN (SELECT l.child FROM {rows} JOIN links l \
-     ON l.kind = v.kind AND l.name = v.name AND l.org = v.org AND l.env = v.env) \
-     AND NOT (state = 'Ready' AND observed_generation = generation AND NOT deleting)",
-    TIMED,
-);
 
 /// An id as the columns of a statement: serde leaves out what is empty, and a missing one would be null.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize)]
@@ -217,6 +183,8 @@ pub(super) struct Timed<'a> {
 #[derive(Serialize)]
 struct Row<'a> {
     #[serde(flatten)]
+    patch: PatchRow,
+    #[serde(flatten)]
     id: IdRow<'a>,
     api_version: &'a str,
     manifest: &'a str,
@@ -226,18 +194,20 @@ struct Row<'a> {
     source_file: &'a str,
     source_document: u32,
     now: i64,
-    ready: bool,
     labels: &'a str,
     account: &'a str,
     service: &'a str,
-    applied_by: &'a str,
-    applied_id: &'a str,
-    trace: &'a str,
-    allow_replace: bool,
-    allow_data_loss: bool,
-    allow_recreate: bool,
-    drift_every: Option<i64>,
-    due: bool,
+    /// It is Ready at once.
+    #[serde(skip)]
+    ready: bool,
+}
+
+#[derive(Serialize)]
+struct Touch<'a> {
+    #[serde(flatten)]
+    patch: PatchRow,
+    account: &'a str,
+    service: &'a str,
 }
 
 #[derive(Serialize)]
@@ -258,9 +228,7 @@ struct Wanted {
     account: String,
     service: String,
     expect: Option<i64>,
-    allow_replace: bool,
-    allow_data_loss: bool,
-    allow_recreate: bool,
+    permissions: Permissions,
     ready: bool,
     drift_every: Option<i64>,
     units: Vec<Write>,
@@ -270,6 +238,7 @@ struct ApplyOp {
     wanted: Vec<Wanted>,
     delete: Vec<ResourceId>,
     actor: Actor,
+    by: Party,
     audit: AuditNote,
     retry: bool,
     trace: String,
@@ -278,18 +247,12 @@ struct ApplyOp {
 
 /// What is stored of a resource that is applied.
 struct Stored {
-    generation: i64,
+    found: Found,
     digest: String,
-    deleting: bool,
-    settled: bool,
     account: String,
     service: String,
-    allow_replace: bool,
-    allow_data_loss: bool,
-    allow_recreate: bool,
-    drift_every: Option<i64>,
-    /// Known by name alone, as an earlier version left it: whoever applies it again is the author then.
-    nameless: bool,
+    /// Empty where the author is known by name alone, as an earlier version left it: whoever applies it again is it then.
+    applied_id: String,
 }
 
 #[async_trait]
@@ -338,7 +301,7 @@ async fn apply_round(ops: &[&ApplyOp], round: &[usize], answers: &mut Answers, t
     let mut stored = look(&all, tx).await?;
     let mut refused: HashSet<usize> = HashSet::new();
     for (n, (at, wanted)) in all.iter().enumerate() {
-        let found = stored.get(&n).map_or(0, |stored| stored.generation);
+        let found = stored.get(&n).map_or(0, |stored| stored.found.facts.generation);
         if let Some(expected) = wanted.expect.filter(|expected| *expected != found)
             && refused.insert(*at)
         {
@@ -350,63 +313,13 @@ async fn apply_round(ops: &[&ApplyOp], round: &[usize], answers: &mut Answers, t
             answers[at] = Some(Err(ControlError::Going { id: Box::new(id.clone()), parent: Box::new(parent.clone()) }));
         }
     }
-    let (mut creates, mut updates, mut touches) = (Vec::new(), Vec::new(), Vec::new());
-    let mut revived = Vec::new();
+    let mut writes = Writes::default();
     let mut results: HashMap<usize, Vec<Applied>> = HashMap::new();
-    for (n, (at, wanted)) in all.iter().enumerate() {
-        if refused.contains(at) {
-            continue;
-        }
-        let op = ops[*at];
-        let id = &wanted.row.id;
-        let mut row = row_of(op, wanted);
-        let (result, generation) = match stored.remove(&n) {
-            None => {
-                tx.event(id, "created", by(&op.actor).trim_start(), "", op.now);
-                creates.push(row);
-                (AppliedResult::Created, 1)
-            }
-            Some(stored) => {
-                if stored.deleting {
-                    revived.push((id, op.now));
-                }
-                if stored.digest != wanted.row.digest {
-                    tx.event(
-                        id,
-                        "updated",
-                        &format!("generation {}{}", stored.generation + 1, by(&op.actor)),
-                        "",
-                        op.now,
-                    );
-                    updates.push(row);
-                    (AppliedResult::Updated, stored.generation + 1)
-                } else {
-                    let stored_flags = (stored.allow_replace, stored.allow_data_loss, stored.allow_recreate);
-                    let flags = stored_flags != (wanted.allow_replace, wanted.allow_data_loss, wanted.allow_recreate);
-                    row.due = !wanted.ready && (stored.deleting || op.retry || (!stored.settled && flags));
-                    if !row.due {
-                        // A permission is for the change that it came with: what is as declared has none to keep.
-                        let keep = !stored.settled;
-                        row.allow_replace &= keep;
-                        row.allow_data_loss &= keep;
-                        row.allow_recreate &= keep;
-                    }
-                    let flags = stored_flags != (row.allow_replace, row.allow_data_loss, row.allow_recreate);
-                    let differs = flags
-                        || stored.nameless && !row.applied_id.is_empty()
-                        || stored.account != wanted.account
-                        || stored.service != wanted.service
-                        || stored.drift_every != wanted.drift_every;
-                    if row.due || differs || stored.deleting {
-                        touches.push(row);
-                        tx.news = true;
-                    }
-                    (AppliedResult::Unchanged, stored.generation)
-                }
-            }
-        };
-        results.entry(*at).or_default().push(Applied { id: id.clone(), generation, result });
+    for (n, (at, wanted)) in all.iter().enumerate().filter(|(_, (at, _))| !refused.contains(at)) {
+        let applied = writes.add(ops[*at], wanted, stored.remove(&n), tx);
+        results.entry(*at).or_default().push(applied);
     }
+    let Writes { creates, updates, touches, revived } = writes;
     tx.execute_many(&CREATE, &creates).await?;
     if !updates.is_empty() {
         let ids: Vec<IdRow> = updates.iter().map(|row| row.id).collect();
@@ -414,8 +327,8 @@ async fn apply_round(ops: &[&ApplyOp], round: &[usize], answers: &mut Answers, t
         tx.execute_many(&KEEP_REVISIONS, &ids).await?;
         tx.execute_many(&UPDATE, &updates).await?;
         tx.execute_many(&DROP_REVISIONS, &kept).await?;
-        let timed: Vec<Timed> = updates.iter().map(|row| Timed { now: row.now, id: row.id }).collect();
-        tx.execute_many(&WAKE_PARENTS, &timed).await?;
+        let now = updates.iter().map(|row| row.now).max().unwrap_or_default();
+        facts::wake_references(tx, &ids, now).await?;
         tx.execute_many(&UNLINK, &ids).await?;
     }
     tx.execute_many(&TOUCH, &touches).await?;
@@ -430,9 +343,9 @@ async fn apply_round(ops: &[&ApplyOp], round: &[usize], answers: &mut Answers, t
         let ids: Vec<&ResourceId> = revived.iter().map(|(id, _)| *id).collect();
         tasks::supersede(tx, &ids, "apply", now).await?;
     }
-    let ready: Vec<Timed> =
-        creates.iter().chain(&updates).filter(|row| row.ready).map(|row| Timed { now: row.now, id: row.id }).collect();
-    tx.execute_many(&WAKE_CHILDREN, &ready).await?;
+    let ready = || creates.iter().chain(&updates).filter(|row| row.ready);
+    let now = ready().map(|row| row.now).max().unwrap_or_default();
+    facts::wake_referrers(tx, &ready().map(|row| row.id).collect::<Vec<_>>(), now).await?;
     for &at in round {
         if answers[at].is_some() {
             continue;
@@ -451,6 +364,65 @@ async fn apply_round(ops: &[&ApplyOp], round: &[usize], answers: &mut Answers, t
     Ok(())
 }
 
+/// What a round writes.
+#[derive(Default)]
+struct Writes<'a> {
+    creates: Vec<Row<'a>>,
+    updates: Vec<Row<'a>>,
+    touches: Vec<Touch<'a>>,
+    /// They were being deleted, and are wanted again.
+    revived: Vec<(&'a ResourceId, Timestamp)>,
+}
+
+impl<'a> Writes<'a> {
+    fn add(&mut self, op: &'a ApplyOp, wanted: &'a Wanted, stored: Option<Stored>, tx: &mut Tx<'_>) -> Applied {
+        let (id, now) = (&wanted.row.id, op.now.as_microsecond());
+        let applied = |generation, result| Applied { id: id.clone(), generation, result };
+        let Some(stored) = stored else {
+            tx.event(id, "created", by(&op.actor).trim_start(), "", op.now);
+            let event = op.applied(wanted, true, false);
+            let facts = Facts::created(&event, !wanted.service.is_empty(), now);
+            let patch = Patch { applied: Some(op.by.clone()), trace: Some(op.trace.clone()), ..Patch::of(facts) };
+            self.creates.push(row_of(op, wanted, PatchRow::new(0, patch)));
+            return applied(1, AppliedResult::Created);
+        };
+        let old = &stored.found.facts;
+        if old.deleting {
+            self.revived.push((id, op.now));
+        }
+        let is_new = stored.digest != wanted.row.digest;
+        let differs = stored.account != wanted.account
+            || stored.service != wanted.service
+            || stored.applied_id.is_empty() && !op.by.id.is_empty();
+        let patch = stored.found.patched(&Event::Applied(op.applied(wanted, is_new, differs)), now);
+        if !is_new {
+            tx.news |= patch.is_some();
+            let (account, service) = (&wanted.account, &wanted.service);
+            self.touches.extend(patch.map(|patch| Touch { patch, account, service }));
+            return applied(old.generation, AppliedResult::Unchanged);
+        }
+        let generation = old.generation + 1;
+        tx.event(id, "updated", &format!("generation {generation}{}", by(&op.actor)), "", op.now);
+        self.updates.extend(patch.map(|patch| row_of(op, wanted, patch)));
+        applied(generation, AppliedResult::Updated)
+    }
+}
+
+impl ApplyOp {
+    fn applied<'a>(&'a self, wanted: &Wanted, is_new: bool, differs: bool) -> lifecycle::Applied<'a> {
+        lifecycle::Applied {
+            is_new,
+            is_ready: wanted.ready,
+            retry: self.retry,
+            differs,
+            permissions: wanted.permissions,
+            drift_every: wanted.drift_every,
+            by: &self.by,
+            trace: &self.trace,
+        }
+    }
+}
+
 pub(super) fn by(actor: &Actor) -> String {
     if actor.name.is_empty() { String::new() } else { format!(" by {}", actor.name) }
 }
@@ -463,21 +435,14 @@ async fn look(all: &[(usize, &Wanted)], tx: &mut Tx<'_>) -> Result<HashMap<usize
         .collect();
     let mut stored = HashMap::new();
     for row in tx.rows_many(&LOOK, &ids).await? {
-        let (state, observed, generation): (String, i64, i64) = (row.get(4)?, row.get(5)?, row.get(1)?);
         let found = Stored {
-            generation,
-            digest: row.get(2)?,
-            deleting: row.get(3)?,
-            settled: state == ResourceState::Ready.as_str() && observed == generation,
-            account: row.get(6)?,
-            service: row.get(7)?,
-            allow_replace: row.get(8)?,
-            allow_data_loss: row.get(9)?,
-            drift_every: row.get(10)?,
-            allow_recreate: row.get(11)?,
-            nameless: row.get::<String>(12)?.is_empty(),
+            found: facts::found(&row, 0)?,
+            digest: row.get(FACT_COLUMNS + 1)?,
+            account: row.get(FACT_COLUMNS + 2)?,
+            service: row.get(FACT_COLUMNS + 3)?,
+            applied_id: row.get(FACT_COLUMNS + 4)?,
         };
-        stored.insert(usize::try_from(row.get::<i64>(0)?).unwrap_or(0), found);
+        stored.insert(usize::try_from(row.get::<i64>(FACT_COLUMNS)?).unwrap_or(0), found);
     }
     Ok(stored)
 }
@@ -517,8 +482,9 @@ async fn unowned(unit: &Write, tx: &mut Tx<'_>) -> Result<(), Broken> {
     Err(Broken::Half(ControlError::Refused(why)))
 }
 
-fn row_of<'a>(op: &'a ApplyOp, wanted: &'a Wanted) -> Row<'a> {
+fn row_of<'a>(op: &ApplyOp, wanted: &'a Wanted, patch: PatchRow) -> Row<'a> {
     Row {
+        patch,
         id: (&wanted.row.id).into(),
         api_version: &wanted.row.api_version,
         manifest: &wanted.row.manifest,
@@ -528,18 +494,10 @@ fn row_of<'a>(op: &'a ApplyOp, wanted: &'a Wanted) -> Row<'a> {
         source_file: &wanted.row.source_file,
         source_document: wanted.row.source_document,
         now: op.now.as_microsecond(),
-        ready: wanted.ready,
         labels: &wanted.labels,
         account: &wanted.account,
         service: &wanted.service,
-        applied_by: &op.actor.name,
-        applied_id: &op.actor.owner,
-        trace: &op.trace,
-        allow_replace: wanted.allow_replace,
-        allow_data_loss: wanted.allow_data_loss,
-        allow_recreate: wanted.allow_recreate,
-        drift_every: wanted.drift_every,
-        due: false,
+        ready: wanted.ready,
     }
 }
 
@@ -596,13 +554,16 @@ impl Control {
                 account: cut(one.account),
                 service: cut(one.service),
                 expect: one.expect,
-                allow_replace: one.allow_replace,
-                allow_data_loss: one.allow_data_loss,
-                allow_recreate: one.allow_recreate,
+                permissions: Permissions {
+                    replace: one.allow_replace,
+                    data_loss: one.allow_data_loss,
+                    recreate: one.allow_recreate,
+                },
                 ready: one.ready,
                 drift_every: one.drift_every.map(micros),
             });
         }
-        self.write(ApplyOp { wanted, delete, actor, audit, retry, trace: cut(trace), now }).await
+        let by = Party { name: actor.name.clone(), id: actor.owner.clone() };
+        self.write(ApplyOp { wanted, delete, actor, by, audit, retry, trace: cut(trace), now }).await
     }
 }

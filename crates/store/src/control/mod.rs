@@ -6,12 +6,16 @@
 mod access;
 mod allowed;
 mod apply;
+mod approval;
 mod audit;
 mod clouds;
 mod completion;
 pub mod counts;
-mod decide;
+mod decisions;
 mod delete;
+mod drift_checks;
+mod due;
+mod facts;
 mod gone;
 mod lease;
 mod listen;

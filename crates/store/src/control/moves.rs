@@ -2,6 +2,7 @@
 
 use super::Control;
 use super::apply::APPLY_MAX;
+use super::facts;
 use super::tx::Tx;
 use super::types::{ControlError, MoveAccount};
 use super::writer::Op;
@@ -9,16 +10,13 @@ use crate::db::Query;
 use crate::encode::check_count;
 use crate::row_writes::Write;
 use async_trait::async_trait;
+use berth_engine::lifecycle::Event;
 use berth_model::ResourceId;
 use jiff::Timestamp;
 use std::collections::BTreeSet;
 
 const WORKED_ON: &str = "SELECT 1 FROM tasks WHERE kind = $1 AND name = $2 AND org = $3 AND env = $4 AND mutates \
      AND state = 'running' LIMIT 1";
-/// Its outputs name objects that it no longer has; the next apply makes new ones.
-const BEGIN_ANEW: &str = "UPDATE resources SET state = 'Pending', message = $5, observed_generation = 0, outputs = '{}', \
-     facts = '{}', secret_names = '', secrets = '', drift = '', status_at = $6, due_at = NULL, due_mark = due_mark + 1 \
-     WHERE kind = $1 AND name = $2 AND org = $3 AND env = $4";
 const NOT_APPLIED: &str = "moved to another account, and not applied there yet";
 
 struct Move {
@@ -49,7 +47,9 @@ impl Op for Move {
             tx.write(&Write::ForgetUnit { resource, key, token }, 0, "", now).await?;
         }
         for id in forgotten.iter().map(|unit| &unit.resource).collect::<BTreeSet<_>>() {
-            tx.execute(Query::about(BEGIN_ANEW, id).bind(NOT_APPLIED).bind(now)).await?;
+            let Some(found) = facts::of(tx, id).await? else { continue };
+            let patch = found.patched(&Event::AccountLeft { message: NOT_APPLIED }, now);
+            facts::write(tx, patch.into_iter().collect()).await?;
         }
         for id in all {
             tx.event(id, "moved", &format!("to {identity}"), "", self.now);

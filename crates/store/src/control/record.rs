@@ -3,8 +3,9 @@
 
 use super::Control;
 use super::allowed::{Check, subject};
-use super::apply::{NUMBERED, Numbered};
-use super::completion::{self, After, held};
+use super::apply::{IdRow, NUMBERED, Numbered};
+use super::completion::{self, held};
+use super::facts::{self, FACT_COLUMNS, Found, PATCH_COLUMNS, PatchRow, fact_columns, patch_assignments};
 use super::tasks::{self, task_columns};
 use super::tx::Tx;
 use super::types::*;
@@ -16,6 +17,7 @@ use crate::row_writes::{Answer, StatusRow, Write};
 use crate::rows;
 use async_trait::async_trait;
 use berth_engine::ResourceState;
+use berth_engine::lifecycle::{Ended, Event, Facts, Party, StatusReport, transition};
 use berth_engine::record::EntryId;
 use berth_model::ResourceId;
 use jiff::Timestamp;
@@ -45,82 +47,57 @@ static REMEMBER: Multi = Multi::new(
     "INSERT INTO records (task, key, entry) SELECT v.of_task, v.of_key, v.entry FROM {rows}",
     &[("of_task", "text"), ("of_key", "text"), ("entry", "bigint")],
 );
-const STATE_OF: &str = "SELECT state, deleting, applied_by, trace, applied_id FROM resources \
+const AUTHOR_OF: &str = "SELECT applied_by, applied_id, trace FROM resources \
      WHERE kind = $1 AND name = $2 AND org = $3 AND env = $4";
-static STATES_OF: Multi = Multi::new(
-    "SELECT v.n, r.state, r.outputs, r.observed_generation, r.generation, \
-     EXISTS (SELECT 1 FROM links l WHERE l.kind = v.kind AND l.name = v.name AND l.org = v.org AND l.env = v.env) \
-     FROM {rows} JOIN resources r ON r.kind = v.kind AND r.name = v.name AND r.org = v.org AND r.env = v.env",
+static BEFORE: Multi = Multi::new(
+    concat!(
+        "SELECT ",
+        fact_columns!(),
+        ", v.n, r.outputs, \
+         EXISTS (SELECT 1 FROM links l WHERE l.kind = v.kind AND l.name = v.name AND l.org = v.org AND l.env = v.env) \
+         FROM {rows} JOIN resources r ON r.kind = v.kind AND r.name = v.name AND r.org = v.org AND r.env = v.env"
+    ),
     NUMBERED,
 );
 /// Entries that an earlier task left open.
 static SETTLE: Multi = Multi::new(
     "UPDATE journal SET ended_at = v.now, outcome = 'interrupted' FROM {rows} WHERE journal.ended_at IS NULL \
-     AND journal.fence < v.number AND v.new_state = 'Ready' AND journal.kind = v.to_kind AND journal.name = v.to_name \
+     AND journal.fence < v.number AND journal.kind = v.to_kind AND journal.name = v.to_name \
      AND journal.org = v.to_org AND journal.env = v.to_env",
-    STATUS_COLUMNS,
+    &[
+        ("to_kind", "text"),
+        ("to_name", "text"),
+        ("to_org", "text"),
+        ("to_env", "text"),
+        ("number", "bigint"),
+        ("now", "bigint"),
+    ],
 );
-/// As `sql::STATUS`. What is being deleted is not Ready, whatever a worker that has not heard of it says. Drift is looked
-/// for while Ready; a check neither begins nor ends that.
-static STATUS: Multi = Multi::new(
-    "UPDATE resources SET message = v.new_message, outputs = v.new_outputs, facts = v.new_facts, status_at = v.now, \
-     state = CASE WHEN deleting AND v.new_state = 'Ready' THEN 'Deleting' ELSE v.new_state END, \
-     observed_generation = CASE WHEN v.observed > 0 THEN v.observed WHEN v.new_state = 'Ready' THEN generation \
-       ELSE observed_generation END, \
-     secret_names = CASE WHEN v.new_secrets = '' THEN secret_names ELSE v.new_secret_names END, \
-     secrets_seal = CASE WHEN v.new_secrets = '' THEN secrets_seal ELSE v.new_secrets_seal END, \
-     secrets = CASE WHEN v.new_secrets = '' THEN secrets ELSE v.new_secrets END, \
-     drift = CASE WHEN v.changes AND v.new_state = 'Ready' THEN '' ELSE drift END, \
-     drift_at = CASE WHEN NOT v.changes THEN drift_at \
-       WHEN v.new_state = 'Ready' AND NOT deleting AND drift_every IS NOT NULL \
-       THEN COALESCE(drift_at, v.now + drift_every * v.jitter / 100) ELSE NULL END \
-     FROM {rows} WHERE resources.kind = v.to_kind AND resources.name = v.to_name AND resources.org = v.to_org \
-     AND resources.env = v.to_env",
-    STATUS_COLUMNS,
+/// As `sql::STATUS`: no secrets given means that those that are there stay.
+static STATUS: Multi = Multi::joined(
+    concat!(
+        "UPDATE resources SET ",
+        patch_assignments!(),
+        ", outputs = v.outputs, facts = v.facts, \
+         secret_names = CASE WHEN v.secrets = '' THEN resources.secret_names ELSE v.secret_names END, \
+         secrets_seal = CASE WHEN v.secrets = '' THEN resources.secrets_seal ELSE v.secrets_seal END, \
+         secrets = CASE WHEN v.secrets = '' THEN resources.secrets ELSE v.secrets END \
+         FROM {rows} WHERE resources.id = v.id"
+    ),
+    PATCH_COLUMNS,
+    &[
+        ("outputs", "text"),
+        ("facts", "text"),
+        ("secret_names", "text"),
+        ("secrets", "text"),
+        ("secrets_seal", "bigint"),
+    ],
 );
-const STATUS_COLUMNS: &[(&str, &str)] = &[
-    ("to_kind", "text"),
-    ("to_name", "text"),
-    ("to_org", "text"),
-    ("to_env", "text"),
-    ("number", "bigint"),
-    ("changes", "boolean"),
-    ("now", "bigint"),
-    ("new_state", "text"),
-    ("new_message", "text"),
-    ("new_outputs", "text"),
-    ("new_facts", "text"),
-    ("observed", "bigint"),
-    ("new_secret_names", "text"),
-    ("new_secrets", "text"),
-    ("new_secrets_seal", "bigint"),
-    ("jitter", "bigint"),
-];
-/// Those that refer to what changed are as they should be no longer: they may have been made from what it was before. What
-/// was allowed or approved for them was not for this. Whoever changed it changed them.
-const UNSETTLE_CHILDREN: &str = "UPDATE resources SET state = 'Pending', message = $6, status_at = $5, due_at = $5, \
-     due_mark = due_mark + 1, attempts = 0, allow_replace = FALSE, allow_data_loss = FALSE, \
-     allow_recreate = FALSE, plan_digest = '', \
-     approved_by = '', approved_id = '', applied_by = $7, trace = $8, applied_id = $9 \
-     WHERE id IN (SELECT child FROM links WHERE kind = $1 AND name = $2 AND org = $3 AND env = $4) \
-     AND state = 'Ready' AND observed_generation = generation AND NOT deleting AND service <> '' \
-     RETURNING kind, name, org, env";
-/// A task may be making one of them right now, from what was before. The next lease sees what is.
-const OUTDATE_CHILDREN: &str = "UPDATE resources SET stale = TRUE \
-     WHERE id IN (SELECT child FROM links WHERE kind = $1 AND name = $2 AND org = $3 AND env = $4) \
-     AND NOT (state = 'Ready' AND observed_generation = generation) AND NOT deleting";
-/// It is wanted again, and nothing of it is left: it begins anew.
-const BEGIN_ANEW: &str = "UPDATE resources SET state = 'Pending', message = '', observed_generation = 0, outputs = '{}', \
-     facts = '{}', secret_names = '', secrets = '', due_at = $5, due_mark = due_mark + 1 \
-     WHERE kind = $1 AND name = $2 AND org = $3 AND env = $4";
-/// What the one that goes referred to may now go too.
-pub(super) const WAKE_PARENTS: &str = "UPDATE resources SET due_at = $5, due_mark = due_mark + 1 WHERE deleting AND id IN (\
-     SELECT p.id FROM links l JOIN resources p ON p.kind = l.kind AND p.name = l.name AND p.org = l.org AND p.env = l.env \
-     WHERE l.child = (SELECT id FROM resources WHERE kind = $1 AND name = $2 AND org = $3 AND env = $4))";
-const SAVE_PLAN: &str = "UPDATE resources SET plan = $5, plan_digest = $6, \
-     approved_by = CASE WHEN plan_digest = $6 THEN approved_by ELSE '' END, \
-     approved_id = CASE WHEN plan_digest = $6 THEN approved_id ELSE '' END \
-     WHERE kind = $1 AND name = $2 AND org = $3 AND env = $4";
+static SAVE_PLAN: Multi = Multi::joined(
+    concat!("UPDATE resources SET ", patch_assignments!(), ", plan = v.plan FROM {rows} WHERE resources.id = v.id"),
+    PATCH_COLUMNS,
+    &[("plan", "text")],
+);
 const LAST_LINE: &str = "SELECT COALESCE(MAX(line), 0) FROM task_log WHERE task = $1";
 const DROP_LINES: &str = "DELETE FROM task_log WHERE task = $1 AND line <= $2";
 const ACCEPTED: &str = "SELECT accepted FROM tasks WHERE id = $1";
@@ -178,30 +155,33 @@ impl Record {
 
     async fn forget(&self, id: &ResourceId, task: &Task, tx: &mut Tx<'_>) -> Result<(), ControlError> {
         let now = self.now.as_microsecond();
-        let row = tx.row(Query::about(STATE_OF, id)).await?;
-        let Some(row) = row else { return Ok(()) };
-        if row.get::<bool>(1)? {
-            tx.execute(Query::about(WAKE_PARENTS, id).bind(now)).await?;
+        let Some(found) = facts::of(tx, id).await? else { return Ok(()) };
+        if found.facts.deleting {
+            facts::wake_references(tx, &[id.into()], now).await?;
             tx.write(&self.write, self.held.fence, &task.id.0, now).await?;
             tx.event(id, "deleted", "", &task.id.0, self.now);
         } else {
             tx.execute(Query::about(crate::sql::FORGET_UNITS_OF, id)).await?;
-            tx.execute(Query::about(BEGIN_ANEW, id).bind(now)).await?;
+            facts::write(tx, found.patched(&Event::ObjectsDeleted, now).into_iter().collect()).await?;
         }
         Ok(())
     }
 
     /// What refers to this one, which is not as it was, is looked at again.
-    async fn unsettle_children(&self, id: &ResourceId, tx: &mut Tx<'_>) -> Result<(), StoreError> {
-        let Some(now) = tx.row(Query::about(STATE_OF, id)).await? else { return Ok(()) };
-        tx.execute(Query::about(OUTDATE_CHILDREN, id)).await?;
+    async fn outdate_referrers(&self, id: &ResourceId, tx: &mut Tx<'_>) -> Result<(), StoreError> {
+        let Some(row) = tx.row(Query::about(AUTHOR_OF, id)).await? else { return Ok(()) };
+        let (by, trace) = (Party { name: row.get(0)?, id: row.get(1)? }, row.get::<String>(2)?);
         let message = format!("{id} has changed");
-        let (who, trace, who_id): (String, String, String) = (now.get(2)?, now.get(3)?, now.get(4)?);
-        let query = Query::about(UNSETTLE_CHILDREN, id).bind(self.now.as_microsecond()).bind(&message);
-        for child in tx.returning(query.bind(&who).bind(&trace).bind(&who_id)).await? {
-            tx.event(&rows::id_at(&child, 0)?, ResourceState::Pending.as_str(), &message, &self.held.task.0, self.now);
+        let event = Event::ReferenceChanged { message: &message, by: &by, trace: &trace };
+        let mut patches = Vec::new();
+        for (child, found) in facts::referrers(tx, &[id.into()]).await? {
+            let Some(patch) = transition(&found.facts, &event, self.now.as_microsecond()) else { continue };
+            if patch.facts.state != found.facts.state {
+                tx.event(&child, patch.facts.state.as_str(), &message, &self.held.task.0, self.now);
+            }
+            patches.push(PatchRow::new(found.row, patch));
         }
-        Ok(())
+        facts::write(tx, patches).await
     }
 }
 
@@ -228,44 +208,43 @@ impl<'a> HeldRow<'a> {
 }
 
 #[derive(Serialize)]
-struct StatusChange<'a> {
+struct SettledRow<'a> {
     to_kind: &'a str,
     to_name: &'a str,
     to_org: &'a str,
     to_env: &'a str,
     number: i64,
-    changes: bool,
     now: i64,
-    new_state: &'a str,
-    new_message: &'a str,
-    new_outputs: &'a str,
-    new_facts: &'a str,
-    observed: i64,
-    new_secret_names: &'a str,
-    new_secrets: &'a str,
-    new_secrets_seal: i64,
-    jitter: i64,
+}
+
+#[derive(Serialize)]
+struct StatusPatch<'a> {
+    #[serde(flatten)]
+    patch: PatchRow,
+    outputs: &'a str,
+    facts: &'a str,
+    secret_names: &'a str,
+    secrets: &'a str,
+    secrets_seal: i64,
 }
 
 /// What is stored of a resource whose status is written.
 struct Before {
-    state: String,
+    found: Found,
     outputs: String,
-    observed: i64,
-    generation: i64,
-    has_children: bool,
+    has_referrers: bool,
 }
 
 impl Before {
     /// Whether what others were made from is another now: the outputs, or the manifest. An Account is where things live, not
     /// what they are made from.
-    fn outdates(&self, id: &ResourceId, status: &StatusRow) -> Result<bool, StoreError> {
-        if !self.has_children || id.kind == "Account" || status.state != ResourceState::Ready {
+    fn outdates(&self, id: &ResourceId, status: &StatusRow, patched: &Facts) -> Result<bool, StoreError> {
+        if !self.has_referrers || id.kind == "Account" || status.state != ResourceState::Ready {
             return Ok(false);
         }
-        let observed = if status.observed_generation > 0 { status.observed_generation } else { self.generation };
         let read = |text: &str| rows::parse::<Value>(text, || format!("the outputs of {id}"));
-        Ok(observed != self.observed || read(&self.outputs)? != read(&status.outputs)?)
+        let observed = self.found.facts.observed_generation;
+        Ok(patched.observed_generation != observed || read(&self.outputs)? != read(&status.outputs)?)
     }
 }
 
@@ -273,59 +252,57 @@ async fn before(records: &[(&Record, bool)], tx: &mut Tx<'_>) -> Result<HashMap<
     let ids = records.iter().zip(0..);
     let ids: Vec<Numbered> =
         ids.filter_map(|((record, _), n)| Some(Numbered { n, id: subject(&record.write)?.into() })).collect();
-    let mut found = HashMap::new();
-    for row in tx.rows_many(&STATES_OF, &ids).await? {
-        let before = Before {
-            state: row.get(1)?,
-            outputs: row.get(2)?,
-            observed: row.get(3)?,
-            generation: row.get(4)?,
-            has_children: row.get(5)?,
-        };
-        found.insert(usize::try_from(row.get::<i64>(0)?).unwrap_or(usize::MAX), before);
+    let mut all = HashMap::new();
+    for row in tx.rows_many(&BEFORE, &ids).await? {
+        let n = usize::try_from(row.get::<i64>(FACT_COLUMNS)?).unwrap_or(usize::MAX);
+        let (outputs, has_referrers) = (row.get(FACT_COLUMNS + 1)?, row.get(FACT_COLUMNS + 2)?);
+        all.insert(n, Before { found: facts::found(&row, 0)?, outputs, has_referrers });
     }
-    Ok(found)
+    Ok(all)
 }
 
 /// The status of many resources, in a statement for all; no resource is there twice. Whether each is there.
 async fn statuses(records: &[(&Record, bool)], tx: &mut Tx<'_>) -> Result<Vec<bool>, StoreError> {
-    let found = before(records, tx).await?;
-    let (mut rows, mut outdated) = (Vec::with_capacity(records.len()), Vec::new());
+    let all = before(records, tx).await?;
+    let (mut rows, mut settled, mut outdated) = (Vec::with_capacity(records.len()), Vec::new(), Vec::new());
     for (n, (record, changes)) in records.iter().enumerate() {
         let Write::Status { resource: id, status } = &record.write else { continue };
-        let Some(before) = found.get(&n) else { continue };
-        if before.state != status.state.as_str() {
+        let Some(before) = all.get(&n) else { continue };
+        let (old, now) = (&before.found.facts, record.now.as_microsecond());
+        let report = StatusReport {
+            changes: *changes,
+            state: status.state,
+            message: &status.message,
+            observed_generation: status.observed_generation,
+            first_check_percent: jitter_percent(id),
+        };
+        let Some(patch) = transition(old, &Event::StatusReported(report), now) else { continue };
+        if old.state != status.state {
             tx.event(id, status.state.as_str(), &status.message, &record.held.task.0, record.now);
         }
-        if before.outdates(id, status)? {
+        if status.state == ResourceState::Ready {
+            let IdRow { kind: to_kind, name: to_name, org: to_org, env: to_env } = id.into();
+            settled.push(SettledRow { to_kind, to_name, to_org, to_env, number: record.held.fence, now });
+        }
+        if before.outdates(id, status, &patch.facts)? {
             outdated.push((*record, id));
         }
-        rows.push(StatusChange {
-            to_kind: &id.kind,
-            to_name: &id.name,
-            to_org: &id.org,
-            to_env: &id.env,
-            number: record.held.fence,
-            changes: *changes,
-            now: record.now.as_microsecond(),
-            new_state: status.state.as_str(),
-            new_message: &status.message,
-            new_outputs: &status.outputs,
-            new_facts: &status.facts,
-            observed: status.observed_generation,
-            new_secret_names: &status.secret_names,
-            new_secrets: &status.secrets,
-            new_secrets_seal: status.secrets_seal,
-            jitter: jitter_percent(id),
+        rows.push(StatusPatch {
+            patch: PatchRow::new(before.found.row, patch),
+            outputs: &status.outputs,
+            facts: &status.facts,
+            secret_names: &status.secret_names,
+            secrets: &status.secrets,
+            secrets_seal: status.secrets_seal,
         });
     }
-    tx.execute_many(&SETTLE, &rows).await?;
+    tx.execute_many(&SETTLE, &settled).await?;
     tx.execute_many(&STATUS, &rows).await?;
     tx.news |= !rows.is_empty();
     for (record, id) in outdated {
-        record.unsettle_children(id, tx).await?;
+        record.outdate_referrers(id, tx).await?;
     }
-    Ok((0..records.len()).map(|n| found.contains_key(&n)).collect())
+    Ok((0..records.len()).map(|n| all.contains_key(&n)).collect())
 }
 
 #[async_trait]
@@ -400,6 +377,13 @@ async fn record_round(
     Ok(())
 }
 
+#[derive(Serialize)]
+struct PlanPatch<'a> {
+    #[serde(flatten)]
+    patch: PatchRow,
+    plan: &'a str,
+}
+
 struct SubmitPlan {
     held: Held,
     plan: SubmittedPlan,
@@ -429,24 +413,27 @@ impl Op for SubmitPlan {
         for warning in &self.plan.warnings {
             tx.event(&id, "PolicyWarning", warning, &task.id.0, self.now);
         }
-        tx.execute(Query::about(SAVE_PLAN, &id).bind(&self.plan.text).bind(&self.plan.digest)).await?;
+        let submitted = Event::PlanSubmitted { digest: &self.plan.digest };
+        let found = facts::of(tx, &id).await?;
+        if let Some(patch) = found.and_then(|found| found.patched(&submitted, self.now.as_microsecond())) {
+            tx.execute_many(&SAVE_PLAN, &[PlanPatch { patch, plan: &self.plan.text }]).await?;
+        }
         if self.decision == PlanDecision::Proceed {
             tx.execute(Query::new(ACCEPT).bind(&task.id.0).bind(&self.steps)).await?;
         }
-        let (state, message, end) = match &self.decision {
+        let (ended, state, message, end) = match &self.decision {
             PlanDecision::Proceed => return Ok(()),
             PlanDecision::AwaitApproval => {
-                (ResourceState::AwaitingApproval.as_str(), "its plan waits for approval", TaskState::Done)
+                (Ended::AwaitsApproval, ResourceState::AwaitingApproval, "its plan waits for approval", TaskState::Done)
             }
-            PlanDecision::Hold(message) => {
-                (ResourceState::AwaitingApproval.as_str(), message.as_str(), TaskState::Done)
+            PlanDecision::Hold(why) => {
+                (Ended::AwaitsApproval, ResourceState::AwaitingApproval, why.as_str(), TaskState::Done)
             }
-            PlanDecision::Block(message) => (ResourceState::Blocked.as_str(), message.as_str(), TaskState::Failed),
+            PlanDecision::Block(why) => (Ended::Blocked, ResourceState::Blocked, why.as_str(), TaskState::Failed),
         };
         completion::end(tx, &task, end, message, self.now, false).await?;
-        let after = After { outcome: "stopped", state, message: cut(message.to_owned()), retry_at: None };
-        completion::after(tx, &task, &after, self.now).await?;
-        tx.event(&id, state, message, &task.id.0, self.now);
+        completion::after(tx, &task, ended, &cut(message.to_owned()), self.now).await?;
+        tx.event(&id, state.as_str(), message, &task.id.0, self.now);
         Ok(())
     }
 }

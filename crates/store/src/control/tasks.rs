@@ -31,6 +31,8 @@ macro_rules! task_columns {
     };
 }
 pub(super) use task_columns;
+/// How many columns those are.
+pub(super) const TASK_COLUMNS: usize = 26;
 
 const TASK: &str = concat!("SELECT ", task_columns!(), " FROM tasks WHERE id = $1");
 const SECRETS: &str = "SELECT payload, result FROM tasks WHERE id = $1";
@@ -271,7 +273,7 @@ pub(super) async fn supersede(
         }
         match old.state {
             TaskState::Queued => {
-                let waiting: bool = row.get(26)?;
+                let waiting: bool = row.get(TASK_COLUMNS)?;
                 let message = format!("given up for {wanted}");
                 completion::end(tx, &old, TaskState::Cancelled, &message, now, waiting).await?;
             }
@@ -328,7 +330,7 @@ impl Op for Cancel {
                 let waiting = completion::is_waiting(tx, &self.id).await?;
                 tx.execute(Query::new(CANCEL).bind(&self.id.0)).await?;
                 completion::end(tx, &found, TaskState::Cancelled, &message, self.now, waiting).await?;
-                completion::after(tx, &found, &completion::After::cancelled(&message), self.now).await?;
+                completion::after_cancel(tx, &found, &message, self.now).await?;
             }
             TaskState::Running => {
                 tx.execute(Query::new(CANCEL).bind(&self.id.0)).await?;
