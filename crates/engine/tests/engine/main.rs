@@ -2,7 +2,9 @@
 
 mod catalog;
 mod cloud;
+mod histories;
 mod laws;
+mod lifecycle;
 mod memory;
 mod order;
 mod promises;

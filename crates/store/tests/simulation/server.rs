@@ -3,6 +3,7 @@
 use crate::worker::{Answer, LEASE, Request, Work};
 use crate::world::Shared;
 use berth_engine::ResourceState;
+use berth_engine::lifecycle::{Facts, rules};
 use berth_engine::unit::Op;
 use berth_model::ResourceId;
 use berth_store::*;
@@ -165,7 +166,39 @@ impl Server {
         }
         let made = decisions.iter().any(|decision| matches!(decision.what, Decided::Enqueue(_)));
         self.control.decide(decisions, now).await.expect("decided");
+        self.check_rows(world).await;
         (expired, made)
+    }
+
+    /// The rules of transitions, of the rows as they are stored. Nobody cancels anything here, so nothing rests that is not
+    /// as declared.
+    async fn check_rows(&self, world: &Shared) {
+        let open = TaskQuery { open: true, limit: 10, ..TaskQuery::default() };
+        let open = self.control.tasks(&open).await.expect("tasks");
+        let list = ListQuery { limit: 100, ..ListQuery::default() };
+        for Listed { resource, meta } in self.control.list(&list).await.expect("a list").resources {
+            let micros = |at: Option<Timestamp>| at.map(Timestamp::as_microsecond);
+            let facts = Facts {
+                generation: resource.generation,
+                observed_generation: resource.status.observed_generation,
+                deleting: resource.deleting,
+                has_objects: true,
+                state: resource.status.state,
+                message: resource.status.message.clone(),
+                due_at: micros(meta.due_at),
+                due_mark: meta.due_mark,
+                attempts: meta.attempts.into(),
+                drift_at: micros(meta.drift_at),
+                ..Facts::default()
+            };
+            let has_task = open.iter().any(|task| task.resource.as_ref() == Some(&resource.id));
+            if let Some(rule) = rules::broken_row(&facts) {
+                world.borrow_mut().breaks(format!("{}: {rule}: {facts:?}", resource.id));
+            }
+            if rules::is_lost(&facts, has_task) {
+                world.borrow_mut().breaks(format!("nobody looks at {} again: {facts:?}", resource.id));
+            }
+        }
     }
 
     async fn parents_ready(&self, id: &ResourceId) -> bool {
