@@ -19,6 +19,7 @@ fn replaced(old: &Facts, applied: &Applied<'_>, now: Micros) -> Patch {
     next.set_state(if ready { ResourceState::Ready } else { ResourceState::Pending }, "", now);
     if ready {
         next.observed_generation = next.generation;
+        next.stale = false;
     }
     next.permissions = applied.permissions;
     next.set_due((!ready).then_some(now));
@@ -60,6 +61,7 @@ fn repeated(old: &Facts, applied: &Applied<'_>, now: Micros) -> Option<Patch> {
     };
     if old.deleting {
         next.deleting = false;
+        next.stale &= !applied.is_ready;
         next.observed_generation = if applied.is_ready { old.generation } else { 0 };
     }
     if due {

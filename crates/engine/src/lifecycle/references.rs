@@ -22,13 +22,14 @@ pub fn referrer_gone(old: &Facts, now: Micros) -> Option<Patch> {
 /// One that was made from what was before is as it should be no longer. What was allowed or approved for it was not for this.
 /// Whoever changed the other changed this one. A task may be making it right now: the next lease sees what is.
 pub fn changed(old: &Facts, message: &str, by: &Party, trace: &str, now: Micros) -> Option<Patch> {
-    if old.deleting || old.is_settled() && !old.has_objects {
+    if old.is_settled() && !old.has_objects {
         return None;
     }
     let mut next = old.clone();
-    // Also of what is Ready: a repair may be under way, and would say so again.
+    // Also of what is Ready: a repair may be under way, and would say so again. Also of what is being deleted: it may be wanted
+    // again before the task that was making it has stopped.
     next.stale = true;
-    if !old.is_settled() {
+    if old.deleting || !old.is_settled() {
         return (!old.stale).then(|| Patch::of(next));
     }
     next.set_state(ResourceState::Pending, message, now);

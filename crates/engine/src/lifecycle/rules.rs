@@ -14,6 +14,10 @@ pub fn broken_row(facts: &Facts) -> Option<&'static str> {
         ),
         (facts.state == ResourceState::Ready && facts.observed_generation == 0, "what is Ready was carried out"),
         (
+            facts.is_settled() && facts.stale && facts.has_objects,
+            "what was made from something that has changed since is not as declared",
+        ),
+        (
             facts.drift_at.is_some() && (facts.deleting || facts.drift_every.is_none()),
             "drift is looked for in what stays, and as often as was said",
         ),

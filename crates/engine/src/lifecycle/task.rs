@@ -6,12 +6,16 @@ use crate::state::ResourceState;
 /// When to look again at what is said to be done and is not Ready.
 const UNSETTLED_AGAIN: Micros = 30_000_000;
 
-/// What is being deleted is not Ready, whatever a worker that has not heard of it says. Drift is looked for while Ready; a
-/// check neither begins nor ends that.
+/// What is being deleted is not Ready, nor is what was made from something that has changed since, whatever a worker that has
+/// not heard of it says. Drift is looked for while Ready; a check neither begins nor ends that.
 pub fn status_reported(old: &Facts, report: &StatusReport<'_>, now: Micros) -> Patch {
     let is_ready = report.state == ResourceState::Ready;
     let mut next = old.clone();
-    let state = if is_ready && old.deleting { ResourceState::Deleting } else { report.state };
+    let state = match report.state {
+        ResourceState::Ready if old.deleting => ResourceState::Deleting,
+        ResourceState::Ready if old.stale => ResourceState::Pending,
+        state => state,
+    };
     next.set_state(state, report.message, now);
     if report.observed_generation > 0 {
         next.observed_generation = report.observed_generation.min(old.generation);

@@ -130,6 +130,8 @@ struct Task {
     reference: u32,
     is_running: bool,
     has_plan: bool,
+    /// Whoever holds it has said how its resource is.
+    has_status: bool,
     is_stopping: bool,
     cancel_mark: Option<i64>,
 }
@@ -274,6 +276,7 @@ impl Plane {
         if !task.is_running {
             task.is_running = true;
             task.has_plan = false;
+            task.has_status = false;
             task.generation = facts.generation;
             task.reference = self.reference;
             facts.stale = false;
@@ -305,7 +308,8 @@ impl Plane {
 
     /// A worker records; only what its task may say.
     fn status(&mut self, state: ResourceState) {
-        let Some(task) = self.task.as_ref().filter(|task| task.is_running && task.has_plan) else { return };
+        let Some(task) = self.task.as_mut().filter(|task| task.is_running && task.has_plan) else { return };
+        task.has_status = true;
         let state = match (task.change, state) {
             (Change::Delete, ResourceState::Failed) => state,
             (Change::Delete, _) => ResourceState::Deleting,
@@ -339,8 +343,8 @@ impl Plane {
         let Some(task) = self.task.as_ref().filter(|task| task.is_running) else { return };
         let mark = task.cancel_mark;
         match how {
-            // Without an accepted plan nothing can be done.
-            How::Done if !task.has_plan => {}
+            // Without an accepted plan nothing can be done, and a worker that is done has said so of the resource.
+            How::Done if !task.has_plan || !task.has_status => {}
             How::Done => self.end(Ended::Done, retry),
             How::Failed => self.end(Ended::Failed, retry),
             How::Refused => self.end(Ended::Refused, false),
@@ -483,6 +487,7 @@ impl Task {
             reference: 0,
             is_running: false,
             has_plan: false,
+            has_status: false,
             is_stopping: false,
             cancel_mark: None,
         }

@@ -111,6 +111,8 @@ fn what_moved_on_while_a_task_ran_is_due_at_once_and_keeps_its_state() {
 
 #[test]
 fn what_was_made_from_something_that_changed_meanwhile_is_not_ready() {
+    let said = step(&Facts { stale: true, ..pending() }, &Event::StatusReported(report(Ready, 3))).expect("a patch");
+    assert_eq!(said.facts.state, Pending);
     let new = end(&Facts { stale: true, ..ready() }, ended(Change::Apply, Ended::Done));
     assert_eq!((new.state, new.due_at), (Pending, Some(NOW)));
 }
@@ -286,11 +288,13 @@ fn what_is_referred_to_wakes_and_outdates() {
     assert_eq!((new.permissions, patch.approved), (Permissions::default(), Some(Party::default())));
     assert!(new.stale, "a repair that is under way was begun with what was before");
     let repaired = step(new, &Event::StatusReported(report(Ready, 3))).expect("a patch").facts;
+    assert_eq!(repaired.state, Pending);
     let again = end(&repaired, ended(Change::Apply, Ended::Done));
     assert_eq!((again.state, again.due_at), (Pending, Some(NOW)));
     let busy = step(&pending(), &changed).expect("a patch").facts;
     assert_eq!(busy, Facts { stale: true, ..pending() }, "a task may be making it from what was before");
-    assert_eq!(step(&deleting(), &changed), None);
+    let going = step(&deleting(), &changed).expect("a patch").facts;
+    assert_eq!(going, Facts { stale: true, ..deleting() }, "it may be wanted again before that task has stopped");
     assert_eq!(step(&Facts { has_objects: false, ..ready() }, &changed), None);
 }
 
