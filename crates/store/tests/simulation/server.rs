@@ -171,7 +171,7 @@ impl Server {
     }
 
     /// The rules of transitions, of the rows as they are stored. Nobody cancels anything here, so nothing rests that is not
-    /// as declared.
+    /// as declared, but for what waits for another.
     async fn check_rows(&self, world: &Shared) {
         let open = TaskQuery { open: true, limit: 10, ..TaskQuery::default() };
         let open = self.control.tasks(&open).await.expect("tasks");
@@ -195,10 +195,21 @@ impl Server {
             if let Some(rule) = rules::broken_row(&facts) {
                 world.borrow_mut().breaks(format!("{}: {rule}: {facts:?}", resource.id));
             }
-            if rules::is_lost(&facts, has_task) {
+            if rules::is_lost(&facts, has_task) && !self.is_woken_later(&resource, &open).await {
                 world.borrow_mut().breaks(format!("nobody looks at {} again: {facts:?}", resource.id));
             }
         }
+    }
+
+    /// This controller gives those that wait for another no time: they are woken, or the simulation does not come to rest.
+    async fn is_woken_later(&self, resource: &StoredResource, open: &[Task]) -> bool {
+        if resource.deleting {
+            return !self.control.children(&resource.id).await.expect("children").is_empty();
+        }
+        // The end of a parent's task wakes its children.
+        let parents = self.control.parents(&resource.id).await.expect("parents");
+        let is_open = |id: &ResourceId| open.iter().any(|task| task.resource.as_ref() == Some(id));
+        parents.iter().any(is_open) || !self.parents_ready(&resource.id).await
     }
 
     async fn parents_ready(&self, id: &ResourceId) -> bool {
