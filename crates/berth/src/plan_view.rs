@@ -5,7 +5,9 @@ use crate::confirm::loses;
 use crate::terminal::{PIPE_WIDTH, harmless_line, stdout_width};
 use anstyle::{AnsiColor, Style};
 use berth_engine::unit::{Op, Stray};
-use berth_engine::{Action, FieldChange, GoneCount, Plan, PlanReason, ResourcePlan, Takes, UnitPlan, is_unknown};
+use berth_engine::{
+    Action, FieldChange, GoneCount, KNOWN_AFTER_APPLY, Plan, PlanReason, ResourcePlan, Takes, UnitPlan, is_unknown,
+};
 use serde_json::Value;
 
 const ADD: Style = AnsiColor::Green.on_default();
@@ -227,7 +229,7 @@ fn element_text(value: &Value) -> String {
 
 fn value_text(value: &Value) -> String {
     if is_unknown(value) {
-        return "(known after apply)".into();
+        return KNOWN_AFTER_APPLY.into();
     }
     let text = match value {
         Value::Null => "-".to_owned(),

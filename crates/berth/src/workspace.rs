@@ -110,10 +110,10 @@ impl Workspace {
         let filter = Filter { kind: Some("Account".into()), ..Filter::default() };
         for stored in self.store.resources(&filter).await? {
             let manifest = stored_manifest(&stored, &self.store.unseal(&stored)?)?;
-            accounts.add(&manifest.id, &manifest.resolve(&|_| String::new()), var)?;
+            accounts.add(&manifest.id, &manifest.resolve(&|_| Some(String::new())), var)?;
         }
         for manifest in manifests.iter().filter(|m| m.id.kind == "Account") {
-            accounts.add(&manifest.id, &manifest.resolve(&|_| String::new()), var)?;
+            accounts.add(&manifest.id, &manifest.resolve(&|_| Some(String::new())), var)?;
         }
         Ok(accounts)
     }

@@ -489,7 +489,7 @@ impl Run<'_> {
             }
         }
         let mut outputs = outputs_of(lowered, &by_unit);
-        outputs.retain(|name, value| !secrets.contains_key(name) && !crate::diff::is_unknown(value));
+        outputs.retain(|name, value| !secrets.contains_key(name) && !crate::unknown::is_unknown(value));
         self.outputs.lock().unwrap_or_else(|e| e.into_inner()).insert(plan.id.clone(), outputs.clone());
         let status = Status {
             state: if pending { ResourceState::Pending } else { ResourceState::Ready },

@@ -2,7 +2,7 @@
 
 use crate::handler::Handler;
 use crate::unit::{Change, Observed, Op, Props};
-use berth_model::UNKNOWN;
+use crate::unknown::{self, as_output, is_unknown, unknown};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -10,9 +10,9 @@ use serde_json::Value;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FieldChange {
     pub field: String,
-    #[serde(default)]
+    #[serde(default, with = "unknown::property")]
     pub from: Value,
-    #[serde(default)]
+    #[serde(default, with = "unknown::property")]
     pub to: Value,
     /// What this one change takes.
     pub takes: Takes,
@@ -57,16 +57,6 @@ pub fn op_for(changes: &[FieldChange]) -> Option<Op> {
     }
 }
 
-/// Whether a value, or anything inside it, is known only after apply.
-pub fn is_unknown(value: &Value) -> bool {
-    match value {
-        Value::String(text) => text.starts_with(UNKNOWN),
-        Value::Array(items) => items.iter().any(is_unknown),
-        Value::Object(map) => map.contains_key("$unit") || map.values().any(is_unknown),
-        _ => false,
-    }
-}
-
 /// Fills in the outputs of other units; what is not there yet becomes unknown.
 pub fn fill(props: &Props, output: &dyn Fn(&str, &str) -> Option<Value>) -> Props {
     props.iter().map(|(name, value)| (name.clone(), fill_value(value, output))).collect()
@@ -74,14 +64,10 @@ pub fn fill(props: &Props, output: &dyn Fn(&str, &str) -> Option<Value>) -> Prop
 
 fn fill_value(value: &Value, output: &dyn Fn(&str, &str) -> Option<Value>) -> Value {
     match value {
-        Value::Object(map) => {
-            match (map.get("$unit").and_then(Value::as_str), map.get("output").and_then(Value::as_str)) {
-                (Some(unit), Some(name)) => {
-                    output(unit, name).unwrap_or_else(|| Value::String(format!("{UNKNOWN}{name} of {unit}")))
-                }
-                _ => Value::Object(fill(map, output)),
-            }
-        }
+        Value::Object(map) => match as_output(map) {
+            Some((unit, name)) => output(unit, name).unwrap_or_else(|| unknown(format!("{name} of {unit}"))),
+            None => Value::Object(fill(map, output)),
+        },
         Value::Array(items) => Value::Array(items.iter().map(|item| fill_value(item, output)).collect()),
         other => other.clone(),
     }

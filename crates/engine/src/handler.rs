@@ -4,6 +4,7 @@ use crate::diff::FieldChange;
 use crate::plan::UnitPlan;
 pub use crate::trouble::{Class, Help, Outcome, Trouble};
 use crate::unit::*;
+use crate::unknown::unknown_output;
 use async_trait::async_trait;
 use berth_model::ResourceId;
 use secrecy::SecretString;
@@ -176,8 +177,8 @@ pub struct Raised {
 pub struct LowerInput<'a> {
     pub id: &'a ResourceId,
     pub metadata: &'a berth_model::pb::berth::core::v1::Metadata,
-    /// The spec, encoded: `T::decode` gives the typed message. Every reference in it is a `value`. One that is not known before
-    /// apply starts with `berth_model::UNKNOWN`; it must be passed on as it is, or lowered to a property that begins with it.
+    /// The spec, encoded: `T::decode` gives the typed message. A reference in it is a `value`, unless that is known only after
+    /// apply: [`crate::reference_property`] makes either a property.
     pub spec: &'a [u8],
     /// The resources that references point at, by field (`network`, `cluster`).
     pub targets: &'a BTreeMap<String, Target>,
@@ -193,16 +194,16 @@ pub struct Target {
     pub id: ResourceId,
     /// Its spec as JSON with camelCase names.
     pub spec: Value,
-    /// Its outputs, or the ones known so far (snake_case names); unknown ones start with `berth_model::UNKNOWN`.
+    /// Its outputs (snake_case names). One that is not known yet is absent, or marked.
     pub outputs: Props,
 }
 
 impl Target {
-    /// An output as a string, or the marker for what is only known after apply.
-    pub fn output(&self, name: &str) -> String {
+    /// An output as a property, which may be known only after apply.
+    pub fn output(&self, name: &str) -> Value {
         match self.outputs.get(name).and_then(Value::as_str) {
-            Some(value) if !value.is_empty() => value.to_owned(),
-            _ => format!("{}{}.status.outputs.{name}", berth_model::UNKNOWN, self.id),
+            Some(value) if !value.is_empty() => value.into(),
+            _ => unknown_output(&self.id, name),
         }
     }
 }

@@ -27,9 +27,10 @@ mod trouble;
 pub mod unit;
 mod unit_calls;
 mod unit_loop;
+mod unknown;
 
 pub use converge::converge;
-pub use diff::{FieldChange, Takes, diff, is_unknown};
+pub use diff::{FieldChange, Takes, diff};
 pub use drift::{ChangedUnit, Drift, Drifted, GoneUnit, drift};
 pub use findings::{Finding, findings, is_main, place_in_spec};
 pub use graph::Graph;
@@ -41,3 +42,4 @@ pub use plan::{Action, Known, KnownResource, Plan, Planned, Request, ResourcePla
 pub use reason::PlanReason;
 pub use run::{Interrupt, Options, Report};
 pub use state::ResourceState;
+pub use unknown::{KNOWN_AFTER_APPLY, UNKNOWN_IN_JSON, is_unknown, is_wholly_unknown, reference_property, unknown, written};

@@ -4,7 +4,8 @@ use crate::graph::Graph;
 use crate::handler::{Catalog, Class, Help, LowerInput, Target, Trouble};
 use crate::plan::{Request, Wanted};
 use crate::unit::{Lowered, Props, Unit};
-use berth_model::{Manifest, ResourceId, UNKNOWN};
+use crate::unknown::{is_unknown, unknown};
+use berth_model::{Manifest, ResourceId};
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -68,7 +69,8 @@ pub(crate) fn lower(
 ) -> Result<Lowered, Trouble> {
     let manifest = &*wanted.manifest;
     let mut targets = BTreeMap::new();
-    let mut values: HashMap<(String, String), String> = HashMap::new();
+    // `None` is known only after apply.
+    let mut values: HashMap<(String, String), Option<String>> = HashMap::new();
     // A plain name that is a resource's is as good as a reference to it; any other is the cloud's own.
     for reference in manifest.named() {
         if let Some((other, outputs)) = target(&reference.to) {
@@ -81,14 +83,15 @@ pub(crate) fn lower(
         })?;
         let value = match reference.field_path.strip_prefix("status.outputs.") {
             Some(name) => match outputs.get(name) {
-                Some(Value::String(text)) => text.clone(),
-                Some(other) => other.to_string(),
-                None => format!("{UNKNOWN}{}.{}", reference.to, reference.field_path),
+                None => None,
+                Some(value) if is_unknown(value) => None,
+                Some(Value::String(text)) => Some(text.clone()),
+                Some(other) => Some(other.to_string()),
             },
-            None => other.field_value(&reference.field_path).ok_or_else(|| {
+            None => Some(other.field_value(&reference.field_path).ok_or_else(|| {
                 Trouble::refused(format!("{} has no value at {}", reference.to, reference.field_path))
                     .help(format!("{} refers to it in spec.{}", manifest.id, reference.field))
-            })?,
+            })?),
         };
         values.insert((reference.field.clone(), reference.to.to_string()), value);
         targets.insert(
@@ -97,7 +100,8 @@ pub(crate) fn lower(
         );
     }
     let spec = manifest.resolve(&|reference| {
-        values.get(&(reference.field.clone(), reference.to.to_string())).cloned().unwrap_or_default()
+        let value = values.get(&(reference.field.clone(), reference.to.to_string()));
+        value.map_or_else(|| Some(String::new()), Clone::clone)
     });
     catalog.lower(&LowerInput {
         id: &manifest.id,
@@ -143,7 +147,7 @@ pub(crate) fn outputs_of(lowered: &Lowered, made: &HashMap<String, Props>) -> Pr
     for (name, from) in &lowered.outputs {
         match made.get(&from.unit).and_then(|o| o.get(&from.output)) {
             Some(value) => outputs.insert(name.clone(), value.clone()),
-            None => outputs.insert(name.clone(), Value::String(format!("{UNKNOWN}{name}"))),
+            None => outputs.insert(name.clone(), unknown(name.as_str())),
         };
     }
     outputs

@@ -1,6 +1,6 @@
 //! Whether a new object's name is free, told by the plan, before anything is made.
 
-use crate::diff::is_unknown;
+use crate::unknown::is_unknown;
 use crate::handler::{Handler, Provider, Trouble};
 use crate::lower::{NAMES, taken};
 use crate::unit::{Props, Unit};

@@ -1,7 +1,8 @@
 //! What would change, and why. Reads clouds, changes nothing.
 
 use crate::deletions::{deletions, gone, live, replaced, strays_of};
-use crate::diff::{FieldChange, Takes, diff, fill, is_unknown, op_for};
+use crate::diff::{FieldChange, Takes, diff, fill, op_for};
+use crate::unknown::is_unknown;
 use crate::graph::Graph;
 use crate::handler::{Catalog, Handler, Provider, Trouble};
 use crate::identity::other_account;

@@ -1,17 +1,14 @@
 //! A plan as programs see it, on the command line and by a server; and back.
 
-use crate::diff::is_unknown;
 use crate::plan::Plan;
+use crate::unknown;
 use serde_json::{Map, Value, json};
-
-/// What a plan shows in place of a value that only the cloud will tell.
-const KNOWN_LATER: &str = "(known after apply)";
 
 impl Plan {
     /// Stable camelCase names; what is known only after apply is said so.
     pub fn to_json(&self) -> Value {
-        let mut value = renamed(serde_json::to_value(self).unwrap_or_default(), &camel_name);
-        mark_unknown(&mut value);
+        let plan = serde_json::to_value(self).unwrap_or_default();
+        let mut value = renamed(unknown::in_json(&plan), &camel_name);
         let mut counts = Map::new();
         for resource in &self.resources {
             let name = serde_json::to_value(resource.action).ok().and_then(|v| v.as_str().map(str::to_owned));
@@ -25,9 +22,7 @@ impl Plan {
 
     /// Reads what [`Plan::to_json`] wrote.
     pub fn from_json(value: &Value) -> Result<Self, serde_json::Error> {
-        let mut value = renamed(value.clone(), &snake_name);
-        unmark_unknown(&mut value);
-        serde_json::from_value(value)
+        serde_json::from_value(unknown::from_json(&renamed(value.clone(), &snake_name)))
     }
 }
 
@@ -69,24 +64,6 @@ fn snake_name(name: &str) -> String {
     snake
 }
 
-fn mark_unknown(value: &mut Value) {
-    match value {
-        text @ Value::String(_) if is_unknown(text) => *text = KNOWN_LATER.into(),
-        Value::Array(items) => items.iter_mut().for_each(mark_unknown),
-        Value::Object(map) => map.values_mut().for_each(mark_unknown),
-        _ => {}
-    }
-}
-
-fn unmark_unknown(value: &mut Value) {
-    match value {
-        Value::String(text) if text == KNOWN_LATER => *text = berth_model::UNKNOWN.into(),
-        Value::Array(items) => items.iter_mut().for_each(unmark_unknown),
-        Value::Object(map) => map.values_mut().for_each(unmark_unknown),
-        _ => {}
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -95,7 +72,7 @@ mod tests {
     use crate::plan::{Action, ResourcePlan, UnitPlan};
     use crate::reason::PlanReason;
     use crate::unit::Op;
-    use berth_model::{ResourceId, UNKNOWN};
+    use berth_model::ResourceId;
 
     #[test]
     fn what_is_written_is_read_back() {
@@ -107,7 +84,7 @@ mod tests {
             changes: vec![FieldChange {
                 field: "network_id".into(),
                 from: json!({"snake_name": 1, "camelName": 2}),
-                to: json!(UNKNOWN),
+                to: unknown::unknown(""),
                 takes: Takes::InPlace,
             }],
             reason: Some(PlanReason::BegunNotFound),

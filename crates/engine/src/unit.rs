@@ -1,10 +1,11 @@
 //! Units: the one mechanism. What lowering returns, what clouds show, what the state remembers.
 
+pub use crate::unknown::output_of;
 use berth_model::{Prose, ResourceId};
 use jiff::Timestamp;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
@@ -56,11 +57,6 @@ impl Unit {
         self.depends_on.extend(keys.into_iter().map(Into::into));
         self
     }
-}
-
-/// A property that is another unit's output, filled in when that unit is there: `output_of("cluster", "id")`.
-pub fn output_of(key: &str, output: &str) -> Value {
-    json!({ "$unit": key, "output": output })
 }
 
 /// What lowering returns.

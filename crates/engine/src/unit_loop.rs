@@ -3,7 +3,8 @@
 //! Every pass starts from what the cloud shows, never from what the last call claimed. So a lost answer, a restart after
 //! `kill -9` and the ordinary path are the same code.
 
-use crate::diff::{FieldChange, Takes, diff, is_unknown, op_for};
+use crate::diff::{FieldChange, Takes, diff, op_for};
+use crate::unknown::is_unknown;
 use crate::handler::{Class, Trouble};
 use crate::observe::read_one;
 use crate::patience::{Patience, SHOWS_UP_WITHIN, pause_after, shows_up_by, unanswered_until};

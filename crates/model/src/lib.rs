@@ -55,6 +55,3 @@ pub use starter::{StarterError, starter};
 pub use template::templates;
 pub use validate::format::{Format, duration};
 pub use yaml::{MAX_FILE_BYTES, too_large};
-
-/// A reference's value that is only known after apply starts with this, followed by what it will be.
-pub const UNKNOWN: &str = "\u{1}known after apply: ";

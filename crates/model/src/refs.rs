@@ -88,14 +88,19 @@ impl Manifest {
         self.of_other_tool() && OLDER_NAMES.iter().any(given)
     }
 
-    /// The spec, encoded, with every reference replaced by its value.
-    pub fn resolve(&self, value_of: &dyn Fn(&Ref) -> String) -> Vec<u8> {
+    /// The spec, encoded, with every reference replaced by its value; one without a value yet stays, written out in full.
+    pub fn resolve(&self, value_of: &dyn Fn(&Ref) -> Option<String>) -> Vec<u8> {
         let mut spec = self.spec.clone();
         each_mut(self.kind.spec_shape(), &mut spec, &mut Path::default(), &mut |path, field, message| {
             if let Some(reference) = self.reference(path, field, message) {
                 // Setting one field of a oneof clears the other.
-                let set = message.try_set_field_by_name("value", Value::String(value_of(&reference)));
-                debug_assert!(set.is_ok(), "a reference takes text");
+                let (name, value) = match (value_of(&reference), whole(message, &reference)) {
+                    (Some(value), _) => ("value", Value::String(value)),
+                    (None, Some(from)) => ("value_from", Value::Message(from)),
+                    (None, None) => return,
+                };
+                let set = message.try_set_field_by_name(name, value);
+                debug_assert!(set.is_ok(), "a field takes a text or a reference");
             }
         });
         spec.encode_to_vec()
@@ -131,6 +136,17 @@ fn value_from(message: &DynamicMessage) -> Option<ValueFromRef> {
         return None;
     }
     message.get_field_by_name("value_from")?.as_message()?.transcode_to().ok()
+}
+
+/// The reference in a field with what is usually left out.
+fn whole(message: &DynamicMessage, reference: &Ref) -> Option<DynamicMessage> {
+    let from = ValueFromRef {
+        kind: reference.to.kind.clone(),
+        field_path: reference.field_path.clone(),
+        ..value_from(message)?
+    };
+    let mut whole = message.get_field_by_name("value_from")?.as_message()?.clone();
+    whole.transcode_from(&from).ok().map(|()| whole)
 }
 
 /// Calls for each value that may be a reference, with its path below the spec.

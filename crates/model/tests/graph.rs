@@ -1,6 +1,6 @@
 //! References across manifests: order, missing targets, circles, doubles.
 
-use berth_model::{Diagnostic, Manifest, ResourceId, UNKNOWN, graph, parse};
+use berth_model::{Diagnostic, Manifest, ResourceId, graph, parse};
 use prost::Message;
 use std::collections::HashSet;
 
@@ -151,13 +151,16 @@ fn an_account_by_name_comes_first_where_it_is_known() {
 #[test]
 fn references_are_replaced_by_their_values() {
     let manifests = all(&[("cluster.yaml", CLUSTER)]);
-    let bytes = manifests[0].resolve(&|to| format!("{UNKNOWN}{}.{}", to.to, to.field_path));
+    let bytes = manifests[0].resolve(&|to| (to.field == "network").then(|| format!("{}.{}", to.to, to.field_path)));
     let spec = berth_model::pb::berth::civo::v1::CivoKubernetesClusterSpec::decode(bytes.as_slice()).unwrap();
     use berth_model::pb::berth::core::v1::string_value_or_ref::LiteralOrRef;
     assert_eq!(
         spec.network.unwrap().literal_or_ref,
-        Some(LiteralOrRef::Value(format!("{UNKNOWN}CivoVpc/shop-net.status.outputs.network_id")))
+        Some(LiteralOrRef::Value("CivoVpc/shop-net.status.outputs.network_id".into()))
     );
+    // What has no value yet stays a reference, with everything that is usually left out.
+    let Some(LiteralOrRef::ValueFrom(from)) = spec.firewall.unwrap().literal_or_ref else { panic!("a value") };
+    assert_eq!((&*from.kind, &*from.field_path), ("CivoFirewall", "status.outputs.firewall_id"));
     assert_eq!(spec.cluster_name, "shop-k8s");
     assert_eq!(manifests[0].refs().len(), 2, "the manifest itself is as it was");
 }

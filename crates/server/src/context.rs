@@ -454,7 +454,7 @@ mod tests {
             let json = json!({"apiVersion": "byoc.berth.dev/v1", "kind": "Account", "metadata": {"name": "main"},
                               "spec": {"provider": "civo", "civo": civo}});
             let manifest = Manifest::from_json(&json).unwrap();
-            Declared::read(&manifest.id, &manifest.resolve(&|_| String::new())).unwrap()
+            Declared::read(&manifest.id, &manifest.resolve(&|_| Some(String::new()))).unwrap()
         };
         let token = |declared: &Declared, only_looks| {
             let (row, token) = AccountRow::of("main", declared, only_looks);

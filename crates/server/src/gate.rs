@@ -5,7 +5,9 @@ use crate::environment::Environment;
 use crate::policy::{Effect, Facts, Policy, Verdict};
 
 use berth_engine::unit::Op;
-use berth_engine::{Action, FieldChange, GoneCount, Plan, PlanReason, ResourcePlan, Takes, UnitPlan, is_unknown};
+use berth_engine::{
+    Action, FieldChange, GoneCount, Plan, PlanReason, ResourcePlan, Takes, UnitPlan, is_unknown, written,
+};
 use berth_model::ResourceId;
 use berth_model::annotations::PROTECT;
 use jiff::Timestamp;
@@ -221,8 +223,8 @@ pub fn digest(plan: &Plan) -> String {
         put(&mut hash, &format!("{:?}", resource.action));
         let mut units: Vec<&UnitPlan> = resource.units.iter().filter(|unit| unit.op.is_some()).collect();
         // By the written text: versions before the codes sorted by it, and their digests are kept with approvals.
-        let written = |unit: &UnitPlan| unit.reason.map_or("", PlanReason::written);
-        units.sort_by(|a, b| (&a.key, &a.unit_type, written(a)).cmp(&(&b.key, &b.unit_type, written(b))));
+        let reason = |unit: &UnitPlan| unit.reason.map_or("", PlanReason::written);
+        units.sort_by(|a, b| (&a.key, &a.unit_type, reason(a)).cmp(&(&b.key, &b.unit_type, reason(b))));
         for unit in units {
             put(&mut hash, "unit");
             put(&mut hash, &unit.key);
@@ -231,8 +233,8 @@ pub fn digest(plan: &Plan) -> String {
             for change in &unit.changes {
                 put(&mut hash, "change");
                 put(&mut hash, &change.field);
-                put(&mut hash, &canonical(&change.from));
-                put(&mut hash, &canonical(&change.to));
+                put(&mut hash, &canonical(&written(&change.from)));
+                put(&mut hash, &canonical(&written(&change.to)));
                 put(&mut hash, &format!("{:?}", change.takes));
             }
         }

@@ -169,7 +169,7 @@ fn an_update_goes_on_only_where_it_was_to_lead() {
     assert!(!proceeds(&update(&[change("count", 3, 5, Takes::Roll)]), &approved(&whole)));
     assert!(!proceeds(&update(&[change("region", 1, 2, Takes::InPlace)]), &approved(&whole)));
     // A value that was to be known after apply is known by now.
-    let unknown = json!(format!("{}id of network", berth_model::UNKNOWN));
+    let unknown = berth_engine::unknown("id of network");
     let later =
         plan(Action::Update, vec![unit("cluster", Some(Op::Update), &[("net", json!(1), unknown, Takes::InPlace)])]);
     assert!(proceeds(&update(&[change("net", 1, 77, Takes::InPlace)]), &approved(&later)));

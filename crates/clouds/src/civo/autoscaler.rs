@@ -6,7 +6,7 @@
 
 use super::Shared;
 use super::pools::short;
-use super::props::{known, maybe, put, text};
+use super::props::{maybe, put, text};
 use crate::kube::Kube;
 use async_trait::async_trait;
 use berth_engine::FieldChange;
@@ -383,7 +383,7 @@ impl Handler for AutoscalerHandler {
     }
 
     async fn check(&self, mut desired: Props, observed: Option<&Observed>) -> Outcome<Props> {
-        if let Some(cluster) = known(&desired, "cluster_id") {
+        if let Some(cluster) = maybe(&desired, "cluster_id") {
             let current = observed.and_then(|o| maybe(&o.props, "cluster_id"));
             let id = self.0.cluster_id(text(&desired, "region")?, cluster, current).await?;
             put(&mut desired, "cluster_id", id);
@@ -398,7 +398,7 @@ impl Handler for AutoscalerHandler {
 
     /// An owner's entry is its own: there is nothing that could be in its way.
     async fn find(&self, desired: &Props, token: Option<&str>) -> Outcome<Option<Observed>> {
-        let (Some(_), Some(cluster)) = (token, known(desired, "cluster_id")) else { return Ok(None) };
+        let (Some(_), Some(cluster)) = (token, maybe(desired, "cluster_id")) else { return Ok(None) };
         let region = text(desired, "region")?;
         let cluster = self.0.cluster_id(region, cluster, None).await?;
         self.look(region, &cluster, text(desired, "owner")?).await

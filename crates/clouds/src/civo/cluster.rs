@@ -3,7 +3,7 @@
 use super::Shared;
 use super::api::{Cluster, ClusterBody, PoolBody, region_code};
 use super::pools::{self, Step, View};
-use super::props::{known, maybe, number, put, text, texts};
+use super::props::{maybe, number, put, text, texts};
 use super::versions;
 use crate::one_form;
 use crate::times::{NODE_SECONDS, UPGRADE_SECONDS, nodes_between};
@@ -287,14 +287,14 @@ impl Handler for ClusterHandler {
         if desired.contains_key("applications") {
             put(&mut desired, "applications", applications);
         }
-        if let Some(network) = known(&desired, "network") {
+        if let Some(network) = maybe(&desired, "network") {
             let id = match observed.is_none() {
                 true => self.0.network_id(&region, network).await?,
                 false => one_form(network),
             };
             put(&mut desired, "network", id);
         }
-        if let Some(firewall) = known(&desired, "firewall") {
+        if let Some(firewall) = maybe(&desired, "firewall") {
             let id = match now("firewall").and_then(Value::as_str) == Some(firewall) {
                 true => firewall.to_owned(),
                 false => self.0.firewall_id(&region, firewall).await?,

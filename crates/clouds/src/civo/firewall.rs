@@ -3,7 +3,7 @@
 
 use super::Shared;
 use super::api::{Firewall, NewFirewall, region_code};
-use super::props::{known, maybe, put, text, texts};
+use super::props::{maybe, put, text, texts};
 use super::rules::{Rule, lines};
 use crate::one_form;
 use async_trait::async_trait;
@@ -61,7 +61,7 @@ impl Handler for FirewallHandler {
 
     async fn check(&self, mut desired: Props, observed: Option<&Observed>) -> Outcome<Props> {
         wanted_rules(&desired)?;
-        if let Some(network) = known(&desired, "network_id") {
+        if let Some(network) = maybe(&desired, "network_id") {
             let id = one_form(network);
             let now = observed.and_then(|observed| maybe(&observed.props, "network_id"));
             // What is no id may be a name, and Civo takes names.

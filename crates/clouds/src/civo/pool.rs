@@ -5,7 +5,7 @@ use super::Shared;
 use super::api::{Cluster, PoolBody, region_code};
 use super::cluster::{own_beginnings, same_words};
 use super::pools::{self, View};
-use super::props::{known, maybe, number, put, text};
+use super::props::{maybe, number, put, text};
 use crate::times::{NODE_SECONDS, nodes_between};
 use async_trait::async_trait;
 use berth_engine::FieldChange;
@@ -125,7 +125,7 @@ impl Handler for PoolHandler {
 
     async fn check(&self, mut desired: Props, observed: Option<&Observed>) -> Outcome<Props> {
         let region = text(&desired, "region")?.to_owned();
-        if let Some(cluster) = known(&desired, "cluster_id") {
+        if let Some(cluster) = maybe(&desired, "cluster_id") {
             let current = observed.and_then(|o| maybe(&o.props, "cluster_id"));
             let id = self.0.cluster_id(&region, cluster, current).await?;
             put(&mut desired, "cluster_id", id);
@@ -150,7 +150,7 @@ impl Handler for PoolHandler {
 
     /// Ids have a part that only this create has, so that nothing is ever in the way of another.
     async fn find(&self, desired: &Props, token: Option<&str>) -> Outcome<Option<Observed>> {
-        let (Some(token), Some(cluster)) = (token, known(desired, "cluster_id")) else { return Ok(None) };
+        let (Some(token), Some(cluster)) = (token, maybe(desired, "cluster_id")) else { return Ok(None) };
         let region = text(desired, "region")?;
         let cluster = match self.0.cluster_id(region, cluster, None).await {
             Ok(cluster) => cluster,

@@ -9,14 +9,9 @@ pub fn text<'a>(props: &'a Props, name: &str) -> Outcome<&'a str> {
     maybe(props, name).ok_or_else(|| Trouble::refused(format!("`{name}` is missing")))
 }
 
-/// A text that may be absent.
+/// A text that may be absent, or known only after apply.
 pub fn maybe<'a>(props: &'a Props, name: &str) -> Option<&'a str> {
     props.get(name).and_then(Value::as_str).filter(|text| !text.is_empty())
-}
-
-/// A text, unless it is known only after apply.
-pub fn known<'a>(props: &'a Props, name: &str) -> Option<&'a str> {
-    maybe(props, name).filter(|text| !text.starts_with(berth_model::UNKNOWN))
 }
 
 pub fn number(props: &Props, name: &str) -> Option<u32> {

@@ -10,7 +10,7 @@ use crate::times::{NODE_SECONDS, UPGRADE_SECONDS, nodes_between};
 use async_trait::async_trait;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use berth_engine::FieldChange;
+use berth_engine::{FieldChange, is_unknown};
 use berth_engine::handler::{Class, Handler, Outcome, Trouble};
 use berth_engine::unit::{Change, Field, Observed, Op, Phase, Props, Readiness, Stray, Typical, WaitFor, Waiting};
 use secrecy::{ExposeSecret, SecretString};
@@ -178,8 +178,10 @@ impl Handler for ClusterHandler {
     }
 
     async fn check(&self, mut desired: Props, observed: Option<&Observed>) -> Outcome<Props> {
-        let vpc = offers::vpc_id(&self.client, text(&desired, "vpc"), text(&desired, "region")).await?;
-        desired.insert("vpc".into(), json!(vpc));
+        if !desired.get("vpc").is_some_and(is_unknown) {
+            let vpc = offers::vpc_id(&self.client, text(&desired, "vpc"), text(&desired, "region")).await?;
+            desired.insert("vpc".into(), json!(vpc));
+        }
         let seen = |name: &str| observed.map(|observed| text(&observed.props, name));
         let (region, size) = (text(&desired, "region"), text(&desired, "default_node_pool.size"));
         if seen("cluster_name") != Some(text(&desired, "cluster_name")) {

@@ -19,7 +19,7 @@ pub fn lower(input: &LowerInput<'_>) -> Result<Lowered, Trouble> {
 
     put("cluster_name", json!(spec.cluster_name));
     put("region", json!(spec.region));
-    put("vpc", json!(reference(input, "vpc", "vpc_id", spec.vpc.as_ref())));
+    put("vpc", reference(input, "vpc", "vpc_id", spec.vpc.as_ref()));
     // The cloud moves an automatically upgraded cluster on by itself: the version is then where it starts from.
     // So it is without a patch number, which leaves the patch to the cloud.
     let version = spec.kubernetes_version.trim();

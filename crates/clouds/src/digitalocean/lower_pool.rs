@@ -16,7 +16,7 @@ pub fn lower(input: &LowerInput<'_>) -> Result<Lowered, Trouble> {
     let mut put = |name: &str, value: Value| props.insert(name.to_owned(), value);
 
     put("node_pool_name", json!(spec.node_pool_name));
-    put("cluster", json!(reference(input, "cluster", "cluster_id", spec.cluster.as_ref())));
+    put("cluster", reference(input, "cluster", "cluster_id", spec.cluster.as_ref()));
     put("size", json!(spec.size));
     put("auto_scale", json!(spec.auto_scale));
     if spec.auto_scale {

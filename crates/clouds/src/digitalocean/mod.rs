@@ -21,10 +21,10 @@ mod words;
 use crate::Credentials;
 use api::Client;
 use async_trait::async_trait;
+use berth_engine::reference_property;
 use berth_engine::handler::{Handler, Listed, LowerInput, Outcome, Page, Provider, Raised, Trouble};
 use berth_engine::unit::{Identity, Lowered};
 use berth_model::pb::berth::core::v1::StringValueOrRef;
-use berth_model::pb::berth::core::v1::string_value_or_ref::LiteralOrRef;
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
@@ -73,13 +73,10 @@ fn decode<T: prost::Message + Default>(input: &LowerInput<'_>) -> Result<T, Trou
 }
 
 /// A reference gives the other resource's id, whichever of its fields it names; a literal is a name or an id.
-fn reference(input: &LowerInput<'_>, field: &str, output: &str, given: Option<&StringValueOrRef>) -> String {
-    if let Some(target) = input.targets.get(field) {
-        return target.output(output);
-    }
-    match given.and_then(|given| given.literal_or_ref.as_ref()) {
-        Some(LiteralOrRef::Value(value)) => value.clone(),
-        _ => String::new(),
+fn reference(input: &LowerInput<'_>, field: &str, output: &str, given: Option<&StringValueOrRef>) -> Value {
+    match input.targets.get(field) {
+        Some(target) => target.output(output),
+        None => reference_property(given),
     }
 }
 

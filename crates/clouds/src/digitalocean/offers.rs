@@ -6,7 +6,6 @@ use super::version;
 use super::wire::Options;
 use crate::one_form;
 use berth_engine::handler::{Outcome, Trouble};
-use berth_model::UNKNOWN;
 use std::time::Duration;
 
 /// How many near matches are shown.
@@ -50,11 +49,8 @@ pub fn name(what: &str, field: &str, name: &str) -> Outcome<()> {
     )))
 }
 
-/// The id of a network given by name or id. What is only known after apply stays as it is.
+/// The id of a network given by name or id.
 pub async fn vpc_id(client: &Client, given: &str, region: &str) -> Outcome<String> {
-    if given.starts_with(UNKNOWN) {
-        return Ok(given.to_owned());
-    }
     let id = one_form(given);
     if is_id(&id) {
         return Ok(id);
@@ -78,9 +74,6 @@ pub async fn vpc_id(client: &Client, given: &str, region: &str) -> Outcome<Strin
 
 /// The id of a cluster given by name or id.
 pub async fn cluster_id(client: &Client, given: &str) -> Outcome<String> {
-    if given.starts_with(UNKNOWN) {
-        return Ok(given.to_owned());
-    }
     let id = one_form(given);
     if is_id(&id) {
         return Ok(id);

@@ -7,10 +7,9 @@ use super::words::{pool_overdue, taken};
 use super::{POOL, kube_api, offers, roll};
 use crate::times::{NODE_SECONDS, nodes_between};
 use async_trait::async_trait;
-use berth_engine::FieldChange;
+use berth_engine::{FieldChange, is_unknown};
 use berth_engine::handler::{Class, Handler, Outcome, Trouble};
 use berth_engine::unit::{Change, Field, Observed, Op, Phase, Props, Stray, Typical, Waiting};
-use berth_model::UNKNOWN;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -134,17 +133,19 @@ impl Handler for PoolHandler {
         if observed.is_none_or(|observed| text(&observed.props, "node_pool_name") != wanted) {
             offers::name("node pool", "nodePoolName", wanted)?;
         }
-        let cluster = offers::cluster_id(&self.client, text(&desired, "cluster")).await?;
-        let tags = texts(&desired, "tags");
-        if is_id(&cluster)
-            && !tags.is_empty()
-            && let Some(found) = self.client.cluster(&cluster).await?
-        {
-            let own = without_inherited(&tags, &found.tags);
-            desired.insert(INHERITED_TAGS.into(), tags.iter().filter(|tag| !own.contains(tag)).cloned().collect());
-            desired.insert("tags".into(), json!(own));
+        if !desired.get("cluster").is_some_and(is_unknown) {
+            let cluster = offers::cluster_id(&self.client, text(&desired, "cluster")).await?;
+            let tags = texts(&desired, "tags");
+            if is_id(&cluster)
+                && !tags.is_empty()
+                && let Some(found) = self.client.cluster(&cluster).await?
+            {
+                let own = without_inherited(&tags, &found.tags);
+                desired.insert(INHERITED_TAGS.into(), tags.iter().filter(|tag| !own.contains(tag)).cloned().collect());
+                desired.insert("tags".into(), json!(own));
+            }
+            desired.insert("cluster".into(), json!(cluster));
         }
-        desired.insert("cluster".into(), json!(cluster));
         let size = text(&desired, "size");
         if observed.is_none_or(|observed| text(&observed.props, "size") != size) {
             offers::size(&*self.client.options().await?, size)?;
@@ -162,11 +163,10 @@ impl Handler for PoolHandler {
     /// What a create made carries the token; what a version made that did not send any has the name, or, while an old pool
     /// still had that, a temporary one with the token in it. A pool of the right name but another size is the old one.
     async fn find(&self, desired: &Props, token: Option<&str>) -> Outcome<Option<Observed>> {
-        let given = text(desired, "cluster");
-        if given.starts_with(UNKNOWN) {
+        if desired.get("cluster").is_some_and(is_unknown) {
             return Ok(None);
         }
-        let id = match offers::cluster_id(&self.client, given).await {
+        let id = match offers::cluster_id(&self.client, text(desired, "cluster")).await {
             Ok(id) => id,
             // No cluster, no pool.
             Err(trouble) if trouble.class == Class::Refused => return Ok(None),

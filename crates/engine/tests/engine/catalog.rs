@@ -3,10 +3,10 @@
 use crate::cloud::Cloud;
 use async_trait::async_trait;
 use berth_engine::handler::*;
+use berth_engine::reference_property;
 use berth_engine::unit::*;
 use berth_model::pb::berth::civo::v1::*;
 use berth_model::pb::berth::core::v1::StringValueOrRef;
-use berth_model::pb::berth::core::v1::string_value_or_ref::LiteralOrRef;
 use prost::Message;
 use secrecy::SecretString;
 use serde_json::{Value, json};
@@ -59,10 +59,7 @@ const POOL: &[Field] = &[
 ];
 
 fn text(value: &Option<StringValueOrRef>) -> Value {
-    match value.as_ref().and_then(|v| v.literal_or_ref.as_ref()) {
-        Some(LiteralOrRef::Value(text)) => json!(text),
-        _ => Value::Null,
-    }
+    value.as_ref().map(|value| reference_property(Some(value))).unwrap_or_default()
 }
 
 fn props(value: Value) -> Props {

@@ -2,8 +2,8 @@
 
 use crate::gate::GateInput;
 use berth_engine::unit::Op;
-use berth_engine::{Action, ResourcePlan};
-use berth_model::{ResourceId, UNKNOWN, rule_env};
+use berth_engine::{Action, ResourcePlan, UNKNOWN_IN_JSON, is_wholly_unknown};
+use berth_model::{ResourceId, rule_env};
 use cel::objects::{Key, Map, Value};
 use cel::{Context, Env};
 use jiff::Timestamp;
@@ -92,9 +92,9 @@ fn value(json: &Json) -> Value {
         Json::Null => Value::Null,
         Json::Bool(b) => Value::Bool(*b),
         Json::Number(n) => n.as_i64().map_or_else(|| Value::Float(n.as_f64().unwrap_or(f64::NAN)), Value::Int),
-        Json::String(text) if text.starts_with(UNKNOWN) => Value::String(Arc::new("(known after apply)".into())),
         Json::String(text) => Value::String(Arc::new(text.clone())),
         Json::Array(items) => Value::List(Arc::new(items.iter().map(value).collect())),
+        unknown if is_wholly_unknown(unknown) => Value::String(Arc::new(UNKNOWN_IN_JSON.into())),
         Json::Object(map) => {
             let map = map.iter().map(|(key, inner)| (Key::String(Arc::new(key.clone())), value(inner))).collect();
             Value::Map(Map { map: Arc::new(map) })

@@ -274,7 +274,7 @@ impl Reader<'_> {
         // Accounts that are planned count like those that are stored.
         let mut choices = stored_accounts(self.store).await?;
         for manifest in manifests.iter().filter(|m| m.id.kind == "Account") {
-            let declared = Declared::read(&manifest.id, &manifest.resolve(&|_| String::new()))?;
+            let declared = Declared::read(&manifest.id, &manifest.resolve(&|_| Some(String::new())))?;
             choices.declare(&manifest.id, &declared);
             self.accounts.insert(name_of(&manifest.id), Some(declared));
         }
@@ -367,13 +367,13 @@ fn known(stored: &StoredResource) -> Result<KnownRow, Fault> {
 /// What a stored Account says, its secrets sealed.
 pub fn listed(stored: &StoredResource) -> Result<Declared, Fault> {
     let manifest = Manifest::from_json(&stored.sealed_manifest()?).map_err(|_| corrupt(&stored.id))?;
-    Ok(Declared::read(&stored.id, &manifest.resolve(&|_| String::new()))?)
+    Ok(Declared::read(&stored.id, &manifest.resolve(&|_| Some(String::new())))?)
 }
 
 /// What a stored Account says, its token in the clear where it holds one.
 fn declared(store: &Store, stored: &StoredResource) -> Result<Declared, Fault> {
     let manifest = Manifest::from_json(&store.unseal(stored)?).map_err(|_| corrupt(&stored.id))?;
-    Ok(Declared::read(&stored.id, &manifest.resolve(&|_| String::new()))?)
+    Ok(Declared::read(&stored.id, &manifest.resolve(&|_| Some(String::new())))?)
 }
 
 /// The stored Accounts, to choose from. Their credentials stay where they are.

@@ -4,13 +4,14 @@
 //! Civo runs the control plane itself and upgrades only when asked to: it has no switch for `highly_available`,
 //! `auto_upgrade` or `disable_surge_upgrade`. They are kept with the cluster's unit and change nothing in Civo.
 
-use super::{decode, value};
+use super::decode;
 use crate::bounds::Bounds;
 use crate::civo::autoscaler::sorted;
 use crate::civo::props::put;
 use crate::civo::rules::{Rule, lines};
 use crate::civo::versions;
 use berth_engine::handler::{LowerInput, Trouble};
+use berth_engine::reference_property;
 use berth_engine::unit::{Lowered, Props, Unit, output_of};
 use berth_model::pb::berth::civo::v1::{CivoAdditionalNodePool, CivoKubernetesClusterSpec};
 use serde_json::{Value, json};
@@ -19,12 +20,12 @@ use std::collections::BTreeSet;
 pub fn lower(input: &LowerInput<'_>) -> Result<Lowered, Trouble> {
     let spec: CivoKubernetesClusterSpec = decode(input)?;
     let region = super::region(input, &spec.region, "network")?;
-    let network = value(&spec.network);
+    let network = reference_property(spec.network.as_ref());
     let restricted = !spec.api_allowed_cidrs.is_empty();
     let mut lowered = Lowered::default();
 
     if restricted {
-        lowered.units.push(firewall(&spec, &region, network));
+        lowered.units.push(firewall(&spec, &region, &network));
     }
     let default = spec.default_node_pool.clone().unwrap_or_default();
     let mut props = Props::new();
@@ -38,7 +39,7 @@ pub fn lower(input: &LowerInput<'_>) -> Result<Lowered, Trouble> {
     put(&mut props, "tags", tags(input, &spec.tags));
     match restricted {
         true => put(&mut props, "firewall", output_of("firewall", "id")),
-        false => put(&mut props, "firewall", value(&spec.firewall)),
+        false => put(&mut props, "firewall", reference_property(spec.firewall.as_ref())),
     }
     if !spec.applications.is_empty() {
         let applications: BTreeSet<&String> = spec.applications.iter().collect();
@@ -86,7 +87,7 @@ fn tags(input: &LowerInput<'_>, own: &[String]) -> Value {
 
 /// The API for those who may call it, web traffic for everyone, everything outwards. Node ports stay closed: a service
 /// reaches the world through a load balancer, or through a firewall that the user writes.
-fn firewall(spec: &CivoKubernetesClusterSpec, region: &str, network: &str) -> Unit {
+fn firewall(spec: &CivoKubernetesClusterSpec, region: &str, network: &Value) -> Unit {
     let mut rules = vec![
         Rule::new(true, "tcp", "6443", &spec.api_allowed_cidrs, "kubernetes api"),
         Rule::new(true, "tcp", "80", &[], "http"),
@@ -96,7 +97,7 @@ fn firewall(spec: &CivoKubernetesClusterSpec, region: &str, network: &str) -> Un
     let mut props = Props::new();
     put(&mut props, "name", format!("{}-api", spec.cluster_name));
     put(&mut props, "region", region);
-    put(&mut props, "network_id", network);
+    put(&mut props, "network_id", network.clone());
     put(&mut props, "rules", lines(&rules));
     Unit::new("firewall", "civo.firewall", region, props)
 }

@@ -3,10 +3,11 @@
 //! What no rule allows is refused: a firewall without inbound rules lets nothing in, one without outbound rules lets nothing
 //! out. Civo's firewalls have no tags: `tags` is kept by Berth only.
 
-use super::{decode, value};
+use super::decode;
 use crate::civo::props::put;
 use crate::civo::rules::{Rule, lines};
 use berth_engine::handler::{LowerInput, Trouble};
+use berth_engine::reference_property;
 use berth_engine::unit::{Lowered, Props, Unit};
 use berth_model::pb::berth::civo::v1::CivoFirewallSpec;
 
@@ -18,7 +19,7 @@ pub fn lower(input: &LowerInput<'_>) -> Result<Lowered, Trouble> {
     let mut props = Props::new();
     put(&mut props, "name", spec.name.as_str());
     put(&mut props, "region", region.as_str());
-    put(&mut props, "network_id", value(&spec.network_id));
+    put(&mut props, "network_id", reference_property(spec.network_id.as_ref()));
     put(&mut props, "rules", lines(&rules));
     let mut lowered =
         Lowered { units: vec![Unit::new("firewall", "civo.firewall", region, props)], ..Lowered::default() };

@@ -11,7 +11,6 @@ use crate::bounds::{Bounds, bounds};
 use berth_engine::handler::{LowerInput, Target, Trouble};
 use berth_engine::unit::{Lowered, Props};
 use berth_model::pb::berth::core::v1 as core;
-use berth_model::pb::berth::core::v1::string_value_or_ref::LiteralOrRef;
 use prost::Message;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -28,14 +27,6 @@ pub fn lower(input: &LowerInput<'_>) -> Result<Lowered, Trouble> {
 
 fn decode<T: Message + Default>(input: &LowerInput<'_>) -> Result<T, Trouble> {
     T::decode(input.spec).map_err(|e| Trouble::refused(format!("the spec of {} cannot be read: {e}", input.id)))
-}
-
-/// A reference's value, or an empty text.
-fn value(reference: &Option<core::StringValueOrRef>) -> &str {
-    match reference.as_ref().and_then(|r| r.literal_or_ref.as_ref()) {
-        Some(LiteralOrRef::Value(value)) => value,
-        _ => "",
-    }
 }
 
 /// The resource that a field refers to, found by the field's name as users write it.

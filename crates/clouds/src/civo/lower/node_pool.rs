@@ -2,9 +2,10 @@
 //!
 //! Civo's pools have no tags: `tags` is kept by Berth only.
 
-use super::{decode, value};
+use super::decode;
 use crate::civo::props::put;
 use berth_engine::handler::{LowerInput, Trouble};
+use berth_engine::reference_property;
 use berth_engine::unit::{Lowered, Props, Unit, output_of};
 use berth_model::pb::berth::civo::v1::CivoKubernetesNodePoolSpec;
 use serde_json::json;
@@ -17,12 +18,12 @@ pub fn lower(input: &LowerInput<'_>) -> Result<Lowered, Trouble> {
     // A reference gives the other resource's name; what Civo needs is the cluster's id.
     let cluster = match super::target(input, "cluster") {
         Some(target) if target.id.kind == "CivoKubernetesCluster" => target.output("cluster_id"),
-        _ => value(&spec.cluster).to_owned(),
+        _ => reference_property(spec.cluster.as_ref()),
     };
     let mut props = Props::new();
     put(&mut props, "node_pool_name", spec.node_pool_name.as_str());
     put(&mut props, "region", region.as_str());
-    put(&mut props, "cluster_id", cluster.as_str());
+    put(&mut props, "cluster_id", cluster.clone());
     put(&mut props, "size", spec.size.as_str());
     match &scaled {
         Some(bounds) => put(&mut props, "initial_node_count", bounds.first),
@@ -37,7 +38,7 @@ pub fn lower(input: &LowerInput<'_>) -> Result<Lowered, Trouble> {
     if let Some(bounds) = scaled {
         let mut props = Props::new();
         put(&mut props, "region", region.as_str());
-        put(&mut props, "cluster_id", cluster.as_str());
+        put(&mut props, "cluster_id", cluster.clone());
         put(&mut props, "owner", super::owner(input));
         let id = output_of("pool", "node_pool_id");
         put(&mut props, "pools", json!([{"pool": id, "min": bounds.min, "max": bounds.max}]));

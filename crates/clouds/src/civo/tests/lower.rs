@@ -2,7 +2,7 @@
 
 use berth_engine::handler::{LowerInput, Target, Trouble};
 use berth_engine::unit::Lowered;
-use berth_model::{Manifest, UNKNOWN, parse};
+use berth_model::{Manifest, parse};
 use serde_json::json;
 use std::collections::BTreeMap;
 
@@ -22,9 +22,7 @@ pub fn lowered_in(yaml: &str, outputs: &[(&str, &str)], default_region: Option<&
         let spec = json!({"region": "nyc1"});
         targets.insert(reference.field.clone(), Target { id: reference.to.clone(), spec, outputs });
     }
-    let spec = manifest.resolve(&|reference| {
-        known(&reference.field_path).unwrap_or_else(|| format!("{UNKNOWN}{}.{}", reference.to, reference.field_path))
-    });
+    let spec = manifest.resolve(&|reference| known(&reference.field_path));
     crate::lower(&LowerInput {
         id: &manifest.id,
         metadata: &manifest.metadata,

@@ -86,7 +86,7 @@ fn clusters() {
     let unknown =
         Given::new("DigitalOceanKubernetesCluster", "blog", small).target("vpc", "DigitalOceanVpc", json!({}));
     let lowered = unknown.lower().unwrap();
-    assert!(lowered.units[0].props["vpc"].as_str().unwrap().starts_with(berth_model::UNKNOWN));
+    assert!(berth_engine::is_unknown(&lowered.units[0].props["vpc"]));
 
     full.metadata.annotations.insert("berth.dev/ready-gate".into(), "clod".into());
     assert_eq!(full.lower().unwrap_err().to_string(), "the annotation berth.dev/ready-gate is `clod`");
@@ -166,7 +166,7 @@ fn aliases_lower_like_our_own_group() {
         lower(&LowerInput {
             id: &manifest.id,
             metadata: &manifest.metadata,
-            spec: &manifest.resolve(&|_| String::new()),
+            spec: &manifest.resolve(&|_| Some(String::new())),
             targets: &BTreeMap::new(),
             default_region: None,
             label_prefix: "planton",

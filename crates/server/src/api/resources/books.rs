@@ -101,7 +101,7 @@ impl Book {
             }
         }
         for manifest in manifests {
-            let declared = Declared::read(&manifest.id, &manifest.resolve(&|_| String::new()))?;
+            let declared = Declared::read(&manifest.id, &manifest.resolve(&|_| Some(String::new())))?;
             accounts.declare(&manifest.id, &declared);
         }
         Ok(accounts)

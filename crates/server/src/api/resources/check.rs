@@ -79,7 +79,7 @@ pub async fn check(shared: &Shared, caller: &Principal, files: Vec<pb::ManifestF
 async fn urls(shared: &Shared, manifests: &[Manifest]) -> Result<(), Fault> {
     let mut problems = Vec::new();
     for manifest in manifests.iter().filter(|manifest| manifest.id.kind == "Account") {
-        let declared = Declared::read(&manifest.id, &manifest.resolve(&|_| String::new()))?;
+        let declared = Declared::read(&manifest.id, &manifest.resolve(&|_| Some(String::new())))?;
         let Some(url) = declared.api_url.as_deref().filter(|_| shared.config.simulated.is_none()) else { continue };
         let allowed = match shared.allow_url(&declared) {
             Ok(()) => address::check_now(url).await,
