@@ -1,45 +1,19 @@
-//! Carries a plan out: resources in the order of their references, in parallel where that order allows.
+//! Carries a plan out: its steps in their order, in parallel where that order allows.
 
-use crate::deletions::live;
-use crate::diff::fill;
-use crate::graph::{Graph, Walk};
 use crate::handler::{Catalog, Class, Trouble};
-use crate::lower::{in_order, lower, outputs_of};
-use crate::observe::no_handler;
-use crate::patience::Limit;
-use crate::plan::{Action, Planned, Request, ResourcePlan, UnitPlan, Wanted};
+use crate::plan::{Action, Planned, Request, ResourcePlan};
 use crate::progress::{Progress, Skip, Watcher};
-use crate::record::{RecordError, Recorder, Status};
+use crate::record::{RecordError, Recorder};
+use crate::resource_run::{End, ResourceRun};
 use crate::run::{Interrupt, Options, Report, Shared, Stop};
-use crate::state::ResourceState;
-use crate::summary::{facts, summary};
-use crate::unit::{Lowered, Observed, Op, Props, Stray, Unit, UnitState};
-use crate::unit_calls::UnitRun;
-use crate::unit_loop::Made;
-use berth_model::{Manifest, ResourceId};
+use crate::steps::{Next, Part, Step, Steps};
+use crate::unit::UnitState;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use secrecy::SecretString;
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::{Arc, Mutex};
+use std::collections::HashMap;
+use std::sync::Mutex;
 use std::time::Duration;
-use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
-
-struct Run<'a> {
-    cx: Shared<'a>,
-    catalog: &'a dyn Catalog,
-    request: &'a Request,
-    wanted: HashMap<&'a ResourceId, &'a Wanted>,
-    /// Resources that others of this plan wait for.
-    needed: HashSet<&'a ResourceId>,
-    seen: Mutex<HashMap<String, Option<Observed>>>,
-    /// What is left of the units of a resource whose first step took some away.
-    kept: Mutex<HashMap<ResourceId, Vec<UnitState>>>,
-    outputs: Mutex<HashMap<ResourceId, Props>>,
-    /// Turns in the accounts that allow only so many at once.
-    turns: HashMap<String, Semaphore>,
-}
 
 /// Carries out what was planned.
 pub async fn converge(
@@ -51,150 +25,151 @@ pub async fn converge(
     request: &Request,
     planned: Planned,
 ) -> Report {
-    let plans = &planned.plan.resources;
+    let Planned { plan, seen, learned, .. } = planned;
+    let plans = &plan.resources;
     let cx = Shared { recorder, watcher, interrupt, options, changed: Mutex::default() };
-    let run = Run {
-        cx,
-        catalog,
-        request,
-        wanted: request.wanted.iter().map(|w| (&w.manifest.id, w)).collect(),
-        needed: plans.iter().flat_map(|p| &p.after).collect(),
-        seen: Mutex::new(planned.seen),
-        kept: Mutex::new(HashMap::new()),
-        outputs: Mutex::new(HashMap::new()),
-        turns: turns(catalog, request),
-    };
-
-    // Two steps for each resource: what must go first (2i), then what must come (2i + 1). What is made waits for what it
-    // refers to; what goes waits for those that refer to it.
-    let index: HashMap<&ResourceId, usize> = plans.iter().enumerate().map(|(i, p)| (&p.id, i)).collect();
-    let mut graph = Graph::new(plans.len() * 2);
-    // Who goes before a resource's first step, besides the deletions that its plan names.
-    let mut before: HashMap<usize, Vec<usize>> = HashMap::new();
-    for (i, plan) in plans.iter().enumerate() {
-        graph.edge(2 * i, 2 * i + 1);
-        for other in plan.after.iter().filter_map(|id| index.get(id)) {
-            if plan.action == Action::Delete && plans[*other].action == Action::Delete {
-                graph.edge(2 * other, 2 * i);
-            } else if plan.action == Action::Delete {
-                graph.edge(2 * other + 1, 2 * i);
-            } else {
-                graph.edge(2 * other + 1, 2 * i + 1);
-                graph.edge(2 * i, 2 * other);
-                if goes_first(plan) && goes_first(&plans[*other]) {
-                    before.entry(*other).or_default().push(i);
-                }
-            }
-        }
-    }
-    for plan in plans {
-        if let Some(on) = plan.after.first().filter(|_| plan.action != Action::Unchanged) {
-            watcher.see(Progress::Waits { resource: plan.id.clone(), on: on.clone() });
-        }
-    }
-
-    let mut report = Report::default();
-    for unit in planned.learned {
-        if let Err(error) = recorder.save_unit(unit).await {
-            report.record = Some(error);
-            break;
-        }
-    }
-    let mut walk = Walk::new(graph);
-    let mut begun: HashMap<usize, Instant> = HashMap::new();
-    let mut bad: HashMap<usize, Skip> = HashMap::new();
+    let run = ResourceRun::new(cx, catalog, request, plans, seen);
+    let mut driver =
+        Driver { run: &run, plans, steps: Steps::new(plans), begun: HashMap::new(), report: Report::default() };
+    driver.tell_waits();
+    driver.learn(learned).await;
     let mut running = FuturesUnordered::new();
     loop {
         while running.len() < options.parallelism.max(1) {
-            let Some(node) = walk.next() else { break };
-            let (i, making) = (node / 2, node % 2 == 1);
-            let plan = &plans[i];
-            if making && plan.action == Action::Delete || !making && !goes_first(plan) {
-                walk.done(node);
-                continue;
-            }
-            if !bad.contains_key(&i) {
-                let needs = match making || plan.action == Action::Delete {
-                    true => plan.after.iter().filter_map(|id| index.get(id)).find(|other| bad.contains_key(other)),
-                    // Nothing is taken away from under what could not be taken away itself.
-                    false => before.get(&i).into_iter().flatten().find(|other| bad.contains_key(other)),
-                };
-                if let Some(other) = needs {
-                    bad.insert(i, Skip::Needs(plans[*other].id.clone()));
-                } else if run.cx.interrupt.is_set() || report.record.is_some() {
-                    bad.insert(i, Skip::Stopped);
-                }
-                if let Some(because) = bad.get(&i) {
-                    watcher.see(Progress::Skipped { resource: plan.id.clone(), because: because.clone() });
-                    report.skipped.push(plan.id.clone());
-                }
-            }
-            if bad.contains_key(&i) {
-                walk.done(node);
-                continue;
-            }
-            let started = *begun.entry(i).or_insert_with(|| {
-                if plan.action != Action::Unchanged {
-                    let typical = plan.typical_seconds.map(Duration::from_secs);
-                    watcher.see(Progress::Started { resource: plan.id.clone(), verb: verb(plan.action), typical });
-                }
-                Instant::now()
-            });
-            let run = &run;
+            let Some(step) = driver.next() else { break };
+            let (run, plan) = (&run, &plans[step.resource]);
             running.push(async move {
                 let _turn = run.turn(plan).await;
-                let result = if making { run.make(plan).await } else { run.unmake(plan).await };
-                (node, started, result)
+                let result = match step.part {
+                    Part::Unmake => run.unmake(plan).await,
+                    Part::Make => run.make(plan).await,
+                };
+                (step, result)
             });
         }
-        let Some((node, started, result)) = running.next().await else { break };
-        let (i, making) = (node / 2, node % 2 == 1);
-        let id = &plans[i].id;
-        let last = making || plans[i].action == Action::Delete;
-        match result {
-            Ok(end) if last => {
-                report.strays.extend(end.strays.into_iter().map(|stray| (id.clone(), stray)));
-                if plans[i].action != Action::Unchanged {
-                    let summary = end.summary;
-                    watcher.see(Progress::Done { resource: id.clone(), summary, took: started.elapsed() });
-                }
-                if end.pending { report.pending.push(id.clone()) } else { report.done.push(id.clone()) }
+        let Some((step, result)) = running.next().await else { break };
+        driver.ended(step, result).await;
+    }
+    driver.report.interrupted |= run.cx.interrupt.is_set() && !driver.report.skipped.is_empty();
+    driver.report
+}
+
+/// Begins steps as they become free, and tells what came of them.
+struct Driver<'r, 'p> {
+    run: &'r ResourceRun<'r>,
+    plans: &'p [ResourcePlan],
+    steps: Steps<'p>,
+    /// When the first step of each resource was begun.
+    begun: HashMap<usize, Instant>,
+    report: Report,
+}
+
+impl Driver<'_, '_> {
+    fn see(&self, progress: Progress) {
+        self.run.cx.watcher.see(progress);
+    }
+
+    fn tell_waits(&self) {
+        for plan in self.plans.iter().filter(|plan| plan.action != Action::Unchanged) {
+            if let Some(on) = plan.after.first() {
+                self.see(Progress::Waits { resource: plan.id.clone(), on: on.clone() });
             }
-            Ok(_) => {}
-            Err(stop) => {
-                bad.insert(i, Skip::Needs(id.clone()));
-                match stop {
-                    Stop::Trouble(trouble) => {
-                        run.failed(&plans[i], &trouble).await;
-                        watcher.see(Progress::Failed { resource: id.clone(), trouble: trouble.clone() });
-                        report.failed.push((id.clone(), trouble));
-                    }
-                    Stop::Interrupted => {
-                        report.interrupted = true;
-                        watcher.see(Progress::Skipped { resource: id.clone(), because: Skip::Interrupted });
-                        report.left.push(id.clone());
-                    }
-                    Stop::Record(error) => {
-                        match unrecorded(&run.cx.changes_of(id), &error) {
-                            Some(trouble) => {
-                                watcher.see(Progress::Failed { resource: id.clone(), trouble: trouble.clone() });
-                                report.failed.push((id.clone(), trouble));
-                            }
-                            None => {
-                                let because = Skip::Unrecorded(error.to_string().into());
-                                watcher.see(Progress::Skipped { resource: id.clone(), because });
-                                report.skipped.push(id.clone());
-                            }
-                        }
-                        report.record = Some(error);
-                    }
+        }
+    }
+
+    /// Writes down whom the units belong to that the plan found by their ids.
+    async fn learn(&mut self, learned: Vec<UnitState>) {
+        for unit in learned {
+            if let Err(error) = self.run.cx.recorder.save_unit(unit).await {
+                self.report.record = Some(error);
+                return;
+            }
+        }
+    }
+
+    /// The next step to begin, or `None` for now.
+    fn next(&mut self) -> Option<Step> {
+        loop {
+            let stopped = self.run.cx.interrupt.is_set() || self.report.record.is_some();
+            match self.steps.next(stopped)? {
+                Next::Run(step) => {
+                    self.begin(step);
+                    return Some(step);
+                }
+                Next::Skip(resource, because) => {
+                    let id = &self.plans[resource].id;
+                    self.see(Progress::Skipped { resource: id.clone(), because });
+                    self.report.skipped.push(id.clone());
                 }
             }
         }
-        walk.done(node);
     }
-    report.interrupted |= run.cx.interrupt.is_set() && !report.skipped.is_empty();
-    report
+
+    fn begin(&mut self, step: Step) {
+        let plan = &self.plans[step.resource];
+        if !self.begun.contains_key(&step.resource) && plan.action != Action::Unchanged {
+            let typical = plan.typical_seconds.map(Duration::from_secs);
+            self.see(Progress::Started { resource: plan.id.clone(), verb: verb(plan.action), typical });
+        }
+        self.begun.entry(step.resource).or_insert_with(Instant::now);
+    }
+
+    async fn ended(&mut self, step: Step, result: Result<End, Stop>) {
+        match result {
+            Ok(end) => {
+                if self.steps.is_last(step) {
+                    self.finished(step, end);
+                }
+                self.steps.done(step);
+            }
+            Err(stop) => {
+                self.stopped(&self.plans[step.resource], stop).await;
+                self.steps.leave_out(step);
+            }
+        }
+    }
+
+    fn finished(&mut self, step: Step, end: End) {
+        let plan = &self.plans[step.resource];
+        let id = &plan.id;
+        self.report.strays.extend(end.strays.into_iter().map(|stray| (id.clone(), stray)));
+        if plan.action != Action::Unchanged {
+            let took = self.begun.get(&step.resource).map(Instant::elapsed).unwrap_or_default();
+            self.see(Progress::Done { resource: id.clone(), summary: end.summary, took });
+        }
+        let ended = if end.pending { &mut self.report.pending } else { &mut self.report.done };
+        ended.push(id.clone());
+    }
+
+    async fn stopped(&mut self, plan: &ResourcePlan, stop: Stop) {
+        match stop {
+            Stop::Trouble(trouble) => {
+                self.run.failed(plan, &trouble).await;
+                self.failed(plan, trouble);
+            }
+            Stop::Interrupted => {
+                self.report.interrupted = true;
+                self.see(Progress::Skipped { resource: plan.id.clone(), because: Skip::Interrupted });
+                self.report.left.push(plan.id.clone());
+            }
+            Stop::Record(error) => {
+                match unrecorded(&self.run.cx.changes_of(&plan.id), &error) {
+                    Some(trouble) => self.failed(plan, trouble),
+                    None => {
+                        let because = Skip::Unrecorded(error.to_string().into());
+                        self.see(Progress::Skipped { resource: plan.id.clone(), because });
+                        self.report.skipped.push(plan.id.clone());
+                    }
+                }
+                self.report.record = Some(error);
+            }
+        }
+    }
+
+    fn failed(&mut self, plan: &ResourcePlan, trouble: Trouble) {
+        self.see(Progress::Failed { resource: plan.id.clone(), trouble: trouble.clone() });
+        self.report.failed.push((plan.id.clone(), trouble));
+    }
 }
 
 /// What was changed in the cloud of a resource that the state can no longer tell of; `None` when nothing was.
@@ -207,20 +182,6 @@ fn unrecorded(changes: &[String], error: &RecordError) -> Option<Trouble> {
     )
 }
 
-/// One semaphore for each account of the request that sets a limit.
-fn turns(catalog: &dyn Catalog, request: &Request) -> HashMap<String, Semaphore> {
-    let wanted = request.wanted.iter().map(|w| w.account.as_str());
-    let unwanted =
-        request.unwanted.iter().filter_map(|id| request.known.units.get(id)).flatten().map(|u| u.account.as_str());
-    let accounts: HashSet<&str> = wanted.chain(unwanted).collect();
-    let limited = accounts.into_iter().filter_map(|name| Some((name.to_owned(), catalog.most_at_once(name)?)));
-    limited.map(|(name, most)| (name, Semaphore::new(most.max(1)))).collect()
-}
-
-fn goes_first(plan: &ResourcePlan) -> bool {
-    plan.action == Action::Delete || plan.units.iter().any(|u| u.delete_first)
-}
-
 fn verb(action: Action) -> &'static str {
     match action {
         Action::Unchanged => "checking",
@@ -229,292 +190,5 @@ fn verb(action: Action) -> &'static str {
         Action::Replace => "replacing",
         Action::Resume => "going on with",
         Action::Delete => "deleting",
-    }
-}
-
-#[derive(Default)]
-struct End {
-    summary: String,
-    pending: bool,
-    strays: Vec<Stray>,
-}
-
-impl Run<'_> {
-    /// The units of a resource, those made first in front: tokens grow with time.
-    fn states(&self, id: &ResourceId) -> Vec<UnitState> {
-        let kept = self.kept.lock().unwrap_or_else(|e| e.into_inner()).remove(id);
-        let mut states = kept.unwrap_or_else(|| self.request.known.units.get(id).cloned().unwrap_or_default());
-        states.sort_by(|a, b| a.token.cmp(&b.token));
-        states
-    }
-
-    fn target(&self, id: &ResourceId) -> Option<(Arc<Manifest>, Props)> {
-        let made = self.outputs.lock().unwrap_or_else(|e| e.into_inner()).get(id).cloned();
-        match (self.wanted.get(id), self.request.known.resources.get(id)) {
-            (Some(wanted), known) => {
-                let outputs = made.or_else(|| known.map(|k| k.outputs.clone())).unwrap_or_default();
-                Some((wanted.manifest.clone(), outputs))
-            }
-            (None, Some(known)) => Some((known.manifest.clone(), known.outputs.clone())),
-            (None, None) => None,
-        }
-    }
-
-    /// Outputs stay while something is changed or has failed, since others may refer to them; those of what goes first do
-    /// not: they name objects that will not be there.
-    fn status_before(&self, plan: &ResourcePlan, state: ResourceState) -> Status {
-        let known = self.request.known.resources.get(&plan.id).filter(|_| !goes_first(plan));
-        Status {
-            state,
-            outputs: known.map(|k| k.outputs.clone()).unwrap_or_default(),
-            facts: known.map(|k| k.facts.clone()).unwrap_or_default(),
-            ..Status::default()
-        }
-    }
-
-    /// Before the first change: what the state calls Ready would otherwise still be called so, with outputs of objects that
-    /// are gone, if the run ended half way.
-    async fn unsettle(&self, plan: &ResourcePlan) -> Result<(), Stop> {
-        let settled = self.request.known.resources.get(&plan.id).is_some_and(|k| k.settled);
-        if settled && plan.action != Action::Unchanged {
-            self.cx.recorder.status(&plan.id, self.status_before(plan, ResourceState::Pending)).await?;
-        }
-        Ok(())
-    }
-
-    fn limit(&self, manifest: Option<&Manifest>) -> Limit {
-        Limit::from_now(manifest.and_then(Manifest::timeout).unwrap_or(self.cx.options.timeout))
-    }
-
-    /// Waits until the resource's account has room, and keeps the place while the answer lives.
-    async fn turn(&self, plan: &ResourcePlan) -> Option<SemaphorePermit<'_>> {
-        if self.turns.is_empty() || plan.action == Action::Unchanged {
-            return None;
-        }
-        let known =
-            || self.request.known.units.get(&plan.id).and_then(|units| units.first()).map(|u| u.account.as_str());
-        let account = self.wanted.get(&plan.id).map(|w| w.account.as_str()).or_else(known)?;
-        self.turns.get(account)?.acquire().await.ok()
-    }
-
-    /// What must go before anything new comes: a whole resource, or the units that are replaced old first.
-    async fn unmake(&self, plan: &ResourcePlan) -> Result<End, Stop> {
-        let whole = plan.action == Action::Delete;
-        let known = self.request.known.resources.get(&plan.id).map(|k| &*k.manifest);
-        let limit = self.limit(known);
-        let mut states = self.states(&plan.id);
-        let declared: HashSet<&str> =
-            plan.units.iter().filter(|u| u.op != Some(Op::Delete)).map(|u| u.key.as_str()).collect();
-        // What is no longer declared goes now, too: it may live inside what is replaced.
-        let goes = |u: &&UnitPlan| u.delete_first || !declared.contains(u.key.as_str());
-        let going: HashSet<&str> = plan.units.iter().filter(goes).map(|u| u.key.as_str()).collect();
-        if whole {
-            self.cx.recorder.status(&plan.id, self.status_before(plan, ResourceState::Deleting)).await?;
-        } else {
-            self.unsettle(plan).await?;
-        }
-        let mut kept = Vec::new();
-        while let Some(state) = states.pop() {
-            if !whole && !going.contains(state.key.as_str()) {
-                kept.push(state);
-                continue;
-            }
-            self.delete_unit(plan, state, false, limit).await?;
-        }
-        if whole {
-            self.cx.recorder.forget_resource(&plan.id).await?;
-            return Ok(End { summary: "deleted".into(), ..End::default() });
-        }
-        self.kept.lock().unwrap_or_else(|e| e.into_inner()).insert(plan.id.clone(), kept);
-        Ok(End::default())
-    }
-
-    async fn delete_unit(&self, plan: &ResourcePlan, state: UnitState, drain: bool, limit: Limit) -> Result<(), Stop> {
-        let provider = self.catalog.provider(&state.account).await?;
-        let handler = provider.handler(&state.unit_type).ok_or_else(|| no_handler(&state.unit_type))?;
-        let unit = Unit::new(&state.key, &state.unit_type, &state.scope, state.props.clone());
-        let run = UnitRun {
-            cx: &self.cx,
-            resource: &plan.id,
-            unit: &unit,
-            account: &state.account,
-            identity: &provider.identity().await?,
-            provider: &*provider,
-            handler,
-            planned: None,
-            limit,
-            wait: true,
-            logged: Default::default(),
-        };
-        run.delete(&state, drain).await
-    }
-
-    async fn make(&self, plan: &ResourcePlan) -> Result<End, Stop> {
-        let Some(wanted) = self.wanted.get(&plan.id).copied() else {
-            return Err(Trouble::refused(format!("{} is planned and not declared", plan.id)).into());
-        };
-        let known = self.request.known.resources.get(&plan.id);
-        if plan.action == Action::Unchanged && known.is_some_and(|k| k.settled) {
-            return Ok(End::default());
-        }
-        let lowered = lower(self.catalog, wanted, &self.request.label_prefix, &|id| self.target(id))?;
-        let limit = self.limit(Some(&wanted.manifest));
-        let keys: HashSet<&str> = lowered.units.iter().map(|u| u.key.as_str()).collect();
-        let (states, mut left): (Vec<_>, Vec<_>) =
-            self.states(&plan.id).into_iter().partition(|state| keys.contains(state.key.as_str()));
-        if !goes_first(plan) {
-            self.unsettle(plan).await?;
-        }
-        let made = self.units_of(plan, wanted, &lowered, states, limit).await?;
-
-        while let Some(state) = left.pop() {
-            if !plan.units.iter().any(|u| u.key == state.key && u.op == Some(Op::Delete)) {
-                return Err(Trouble::refused(format!(
-                    "{} of {} is no longer declared, and the plan did not say so",
-                    state.key, plan.id
-                ))
-                .into());
-            }
-            self.delete_unit(plan, state, true, limit).await?;
-        }
-
-        let pending = made.values().any(|m| m.pending);
-        self.record(plan, &wanted.account, &lowered, &made, pending).await?;
-        let strays: Vec<Stray> = made.values().flat_map(|m| m.strays.iter().cloned()).collect();
-        for stray in &strays {
-            let detail =
-                format!("{} {} was made by the same create; to delete it: {}", stray.unit_type, stray.id, stray.remove);
-            self.cx.recorder.event(&plan.id, "made twice", &detail).await?;
-        }
-        Ok(End { summary: summary(&lowered, &made), pending, strays })
-    }
-
-    /// All units, each as soon as those it depends on are there.
-    async fn units_of(
-        &self,
-        plan: &ResourcePlan,
-        wanted: &Wanted,
-        lowered: &Lowered,
-        states: Vec<UnitState>,
-        limit: Limit,
-    ) -> Result<HashMap<String, Made>, Stop> {
-        let mut made: HashMap<String, Made> = HashMap::new();
-        if lowered.units.is_empty() {
-            return Ok(made);
-        }
-        let provider = self.catalog.provider(&wanted.account).await?;
-        let identity = provider.identity().await?;
-        let order = in_order(&lowered.units);
-        let index: HashMap<&str, usize> = order.iter().enumerate().map(|(i, u)| (u.key.as_str(), i)).collect();
-        let mut graph = Graph::new(order.len());
-        for (after, unit) in order.iter().enumerate() {
-            unit.depends_on
-                .iter()
-                .filter_map(|key| index.get(key.as_str()))
-                .for_each(|before| graph.edge(*before, after));
-        }
-        let inner: HashSet<&str> = order.iter().flat_map(|u| &u.depends_on).map(String::as_str).collect();
-        let live: HashMap<&str, &UnitState> = live(&states);
-        let mut walk = Walk::new(graph);
-        let mut running = FuturesUnordered::new();
-        let mut failed: Option<Stop> = None;
-        loop {
-            while failed.is_none() {
-                let Some(i) = walk.next() else { break };
-                let unit = order[i];
-                let Some(handler) = provider.handler(&unit.unit_type) else {
-                    // What is in flight is still brought to its end.
-                    failed = Some(no_handler(&unit.unit_type).into());
-                    break;
-                };
-                let props = fill(&unit.props, &|key, name| {
-                    made.get(key).and_then(|m: &Made| m.state.outputs.get(name)).cloned()
-                });
-                let state = live.get(unit.key.as_str()).map(|state| (*state).clone());
-                let is_live = |s: &UnitState| state.as_ref().is_some_and(|live| live.token == s.token);
-                let deposed: Vec<UnitState> =
-                    states.iter().filter(|s| s.key == unit.key && !is_live(s)).cloned().collect();
-                let hint =
-                    state.as_ref().and_then(|s| self.seen.lock().unwrap_or_else(|e| e.into_inner()).remove(&s.token));
-                let others_wait = self.needed.contains(&plan.id) || inner.contains(unit.key.as_str());
-                let (provider, identity) = (&*provider, &identity);
-                running.push(async move {
-                    let run = UnitRun {
-                        cx: &self.cx,
-                        resource: &plan.id,
-                        unit,
-                        account: &wanted.account,
-                        identity,
-                        provider,
-                        handler,
-                        planned: plan.units.iter().find(|u| u.key == unit.key && u.op != Some(Op::Delete)),
-                        limit,
-                        wait: self.cx.options.wait || others_wait,
-                        logged: Default::default(),
-                    };
-                    (i, run.make(props, state, deposed, hint).await)
-                });
-            }
-            let Some((i, result)) = running.next().await else { break };
-            match result {
-                Ok(unit) => {
-                    made.insert(order[i].key.clone(), unit);
-                    walk.done(i);
-                }
-                Err(stop) => failed = failed.or(Some(stop)),
-            }
-        }
-        failed.map_or(Ok(made), Err)
-    }
-
-    /// Status and outputs, from what the units became.
-    async fn record(
-        &self,
-        plan: &ResourcePlan,
-        account: &str,
-        lowered: &Lowered,
-        made: &HashMap<String, Made>,
-        pending: bool,
-    ) -> Result<(), Stop> {
-        let mut by_unit: HashMap<String, Props> =
-            made.iter().map(|(key, m)| (key.clone(), m.state.outputs.clone())).collect();
-        if lowered.outputs.values().any(|from| from.unit.is_empty()) {
-            let identity = self.catalog.provider(account).await?.identity().await?;
-            by_unit.insert(String::new(), Props::from_iter([("identity".to_owned(), identity.name().into())]));
-        }
-        let mut secrets: BTreeMap<String, SecretString> = BTreeMap::new();
-        for (name, from) in &lowered.outputs {
-            if let Some(secret) = made.get(&from.unit).and_then(|m| m.state.secrets.get(&from.output)) {
-                secrets.insert(name.clone(), secret.clone());
-            }
-        }
-        let mut outputs = outputs_of(lowered, &by_unit);
-        outputs.retain(|name, value| !secrets.contains_key(name) && !crate::unknown::is_unknown(value));
-        self.outputs.lock().unwrap_or_else(|e| e.into_inner()).insert(plan.id.clone(), outputs.clone());
-        let status = Status {
-            state: if pending { ResourceState::Pending } else { ResourceState::Ready },
-            message: String::new(),
-            outputs,
-            secrets,
-            facts: facts(made),
-            observed_generation: 0,
-        };
-        self.cx.recorder.status(&plan.id, status).await?;
-        if !pending && plan.action != Action::Unchanged {
-            self.cx.recorder.ended(&plan.id, ResourceState::Ready, "").await?;
-        }
-        Ok(())
-    }
-
-    async fn failed(&self, plan: &ResourcePlan, trouble: &Trouble) {
-        let status = Status { message: trouble.to_string(), ..self.status_before(plan, ResourceState::Failed) };
-        // The run's own report carries the trouble; a state that cannot be written shows up in the next write.
-        let recorded = async {
-            self.cx.recorder.status(&plan.id, status).await?;
-            self.cx.recorder.ended(&plan.id, ResourceState::Failed, &trouble.to_string()).await
-        };
-        if let Err(error) = recorded.await {
-            tracing::warn!(resource = %plan.id, %error, "could not record the failure");
-        }
     }
 }

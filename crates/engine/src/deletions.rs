@@ -64,7 +64,7 @@ pub(crate) async fn deletions(
     seen: &HashMap<String, Option<Observed>>,
 ) -> Vec<ResourcePlan> {
     let index: HashMap<&ResourceId, usize> = request.unwanted.iter().enumerate().map(|(i, id)| (id, i)).collect();
-    let mut graph = Graph::new(request.unwanted.len());
+    let mut graph = Graph::new(0..request.unwanted.len());
     let mut after: Vec<Vec<ResourceId>> = vec![Vec::new(); request.unwanted.len()];
     for (child, id) in request.unwanted.iter().enumerate() {
         let Some(known) = request.known.resources.get(id) else { continue };

@@ -20,8 +20,10 @@ pub mod progress;
 mod reason;
 pub mod record;
 pub mod refresh;
+mod resource_run;
 mod run;
 mod state;
+mod steps;
 mod summary;
 mod trouble;
 pub mod unit;
@@ -42,4 +44,6 @@ pub use plan::{Action, Known, KnownResource, Plan, Planned, Request, ResourcePla
 pub use reason::PlanReason;
 pub use run::{Interrupt, Options, Report};
 pub use state::ResourceState;
-pub use unknown::{KNOWN_AFTER_APPLY, UNKNOWN_IN_JSON, is_unknown, is_wholly_unknown, reference_property, unknown, written};
+pub use unknown::{
+    KNOWN_AFTER_APPLY, UNKNOWN_IN_JSON, is_unknown, is_wholly_unknown, reference_property, unknown, written,
+};

@@ -156,7 +156,7 @@ pub(crate) fn outputs_of(lowered: &Lowered, made: &HashMap<String, Props>) -> Pr
 /// Units with those they depend on first.
 pub(crate) fn in_order(units: &[Unit]) -> Vec<&Unit> {
     let index: HashMap<&str, usize> = units.iter().enumerate().map(|(i, u)| (u.key.as_str(), i)).collect();
-    let mut graph = Graph::new(units.len());
+    let mut graph = Graph::new(0..units.len());
     for (after, unit) in units.iter().enumerate() {
         for key in &unit.depends_on {
             if let Some(before) = index.get(key.as_str()) {

@@ -3,7 +3,7 @@
 use crate::handler::{Class, Trouble};
 use crate::run::Stop;
 use crate::unit::UnitState;
-use crate::unit_calls::UnitRun;
+use crate::unit_calls::UnitCalls;
 use jiff::Timestamp;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -54,13 +54,13 @@ impl Patience {
         self.failures = 0;
     }
 
-    pub async fn after(&mut self, run: &UnitRun<'_>, trouble: Trouble) -> Result<(), Stop> {
+    pub async fn after(&mut self, calls: &UnitCalls<'_>, trouble: Trouble) -> Result<(), Stop> {
         let after = match trouble.class {
             Class::Retry { after } => after,
             Class::Unanswered => None,
             _ => return Err(trouble.into()),
         };
-        let (cx, limit) = (run.cx, run.limit);
+        let (cx, limit) = (calls.cx, calls.limit);
         let left = limit.deadline.saturating_duration_since(Instant::now());
         // A cloud that says when to come back has not failed: the deadline alone ends that.
         if let Some(asked) = after.filter(|asked| *asked >= SHORT_PAUSE) {
@@ -76,7 +76,7 @@ impl Patience {
                     .help("run the same command again then; `berth.dev/timeout` or --timeout sets how long it may take")
                     .into());
             }
-            run.doing(&format!("the cloud asked to wait {}", span(asked)));
+            calls.doing(&format!("the cloud asked to wait {}", span(asked)));
             return cx.pause(asked).await;
         }
         self.failures += 1;

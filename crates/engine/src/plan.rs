@@ -2,7 +2,6 @@
 
 use crate::deletions::{deletions, gone, live, replaced, strays_of};
 use crate::diff::{FieldChange, Takes, diff, fill, op_for};
-use crate::unknown::is_unknown;
 use crate::graph::Graph;
 use crate::handler::{Catalog, Handler, Provider, Trouble};
 use crate::identity::other_account;
@@ -14,6 +13,7 @@ use crate::patience::shows_up_by;
 use crate::reason::{PlanReason, WrittenUnitPlan};
 use crate::unit::{Change, Identity, Observed, Op, Phase, Props, Stray, Unit, UnitState};
 use crate::unit_loop::refused_change;
+use crate::unknown::is_unknown;
 use berth_model::{Manifest, ResourceId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -217,7 +217,7 @@ pub async fn plan(catalog: &dyn Catalog, request: &Request) -> Planned {
         }
     }
 
-    let mut graph = Graph::new(request.wanted.len());
+    let mut graph = Graph::new(0..request.wanted.len());
     for (index, wanted) in request.wanted.iter().enumerate() {
         for parent in parents(&wanted.manifest).iter().filter_map(|id| wanted_ids.get(id)) {
             graph.edge(*parent, index);

@@ -1,11 +1,10 @@
-//! The changes that a unit's loop makes: intent, one call, outcome, in that order.
+//! The calls that change one unit: intent, one call, outcome, in that order.
 
 use crate::diff::FieldChange;
 use crate::handler::{Class, Handler, Help, Outcome, Provider, Trouble};
 use crate::lower::{NAMES, adoptable, taken};
 use crate::observe::read_one;
 use crate::patience::{Limit, Patience, left_of, pause_after, shows_up_by};
-use crate::plan::UnitPlan;
 use crate::progress::Progress;
 use crate::record::{Closing, EntryId, Intent};
 use crate::run::{Shared, Stop};
@@ -19,7 +18,8 @@ use tokio::time::Instant;
 /// A delete that was accepted is asked for again when the object still looks untouched after this.
 const DELETE_SHOWS_WITHIN: Duration = Duration::from_secs(5);
 
-pub(crate) struct UnitRun<'a> {
+/// One unit, and what calls for it need.
+pub(crate) struct UnitCalls<'a> {
     pub cx: &'a Shared<'a>,
     pub resource: &'a ResourceId,
     pub unit: &'a Unit,
@@ -28,10 +28,7 @@ pub(crate) struct UnitRun<'a> {
     pub identity: &'a Identity,
     pub provider: &'a dyn Provider,
     pub handler: &'a dyn Handler,
-    /// What the plan announced; nothing that takes something away is done without it.
-    pub planned: Option<&'a UnitPlan>,
     pub limit: Limit,
-    pub wait: bool,
     /// The last step that was logged: a wait looks often, and says the same each time.
     pub logged: Mutex<String>,
 }
@@ -45,7 +42,7 @@ pub(crate) enum Begun {
     PerhapsOurs(UnitState, Trouble),
 }
 
-impl UnitRun<'_> {
+impl UnitCalls<'_> {
     /// Begins the object. A lost answer leaves the row, so that the next pass looks for it.
     /// `asked`: an earlier attempt may have taken effect, or may still do.
     pub async fn create(

@@ -4,13 +4,14 @@
 //! `kill -9` and the ordinary path are the same code.
 
 use crate::diff::{FieldChange, Takes, diff, op_for};
-use crate::unknown::is_unknown;
 use crate::handler::{Class, Trouble};
 use crate::observe::read_one;
 use crate::patience::{Patience, SHOWS_UP_WITHIN, pause_after, shows_up_by, unanswered_until};
+use crate::plan::UnitPlan;
 use crate::run::Stop;
 use crate::unit::{ASKED_AGAIN, Observed, Op, Phase, Props, Stray, UnitState, WaitFor, Waiting};
-use crate::unit_calls::{Begun, UnitRun};
+use crate::unit_calls::{Begun, UnitCalls};
+use crate::unknown::is_unknown;
 use jiff::Timestamp;
 use serde_json::Value;
 use std::time::Duration;
@@ -68,7 +69,15 @@ enum Settled {
     NotYet,
 }
 
-impl UnitRun<'_> {
+/// Brings one unit to what it should be.
+pub(crate) struct UnitLoop<'a> {
+    pub calls: UnitCalls<'a>,
+    /// What the plan announced; nothing that takes something away is done without it.
+    pub planned: Option<&'a UnitPlan>,
+    pub wait: bool,
+}
+
+impl UnitLoop<'_> {
     /// `hint` is what the plan saw of `row`, so that the first pass need not look again.
     pub async fn make(
         &self,
@@ -78,10 +87,10 @@ impl UnitRun<'_> {
         hint: Option<Option<Observed>>,
     ) -> Result<Made, Stop> {
         if let Some((name, _)) = props.iter().find(|(_, value)| is_unknown(value)) {
-            let message = format!("{name} of {} is not known: what it refers to gave no value", self.unit.key);
+            let message = format!("{name} of {} is not known: what it refers to gave no value", self.calls.unit.key);
             return Err(Trouble::refused(message).into());
         }
-        let limit = self.provider.unanswered_limit();
+        let limit = self.calls.provider.unanswered_limit();
         let mut work = Work {
             props,
             shows_up_by: row.as_ref().and_then(|row| shows_up_by(row, limit)),
@@ -101,7 +110,7 @@ impl UnitRun<'_> {
             useless: (Vec::new(), 0),
         };
         loop {
-            self.cx.go_on()?;
+            self.calls.cx.go_on()?;
             let Some(observed) = self.look(&mut work).await? else { continue };
             let made = match observed {
                 None => {
@@ -121,13 +130,13 @@ impl UnitRun<'_> {
         let observed = match (work.looked.take(), &work.row) {
             (Some(observed), _) => observed,
             (None, None) => None,
-            (None, Some(row)) => match self.cx.unless_interrupted(read_one(self.provider, row)).await? {
+            (None, Some(row)) => match self.calls.cx.unless_interrupted(read_one(self.calls.provider, row)).await? {
                 Ok(observed) => {
                     work.reads.worked();
                     observed
                 }
                 Err(trouble) => {
-                    work.reads.after(self, trouble).await?;
+                    work.reads.after(&self.calls, trouble).await?;
                     return Ok(None);
                 }
             },
@@ -140,34 +149,34 @@ impl UnitRun<'_> {
     async fn absent(&self, work: &mut Work) -> Result<(), Stop> {
         if let Some(row) = work.row.as_ref().filter(|row| row.id.is_some()) {
             if work.shows_up_by.is_some_and(|by| Instant::now() < by) {
-                self.overdue(row.id.as_deref().unwrap_or_default(), &"not shown by the cloud".into())?;
-                return self.cx.pause(pause_after(work.waiting.elapsed())).await;
+                self.calls.overdue(row.id.as_deref().unwrap_or_default(), &"not shown by the cloud".into())?;
+                return self.calls.cx.pause(pause_after(work.waiting.elapsed())).await;
             }
             // Making it once more could make it twice: that is for the next plan to say.
             if work.created {
-                return Err(self.moved("was made and is gone again").into());
+                return Err(self.calls.moved("was made and is gone again").into());
             }
         }
-        if !self.handler.refuses_doubles() && work.answer_by.is_some_and(|by| Instant::now() < by) {
-            if self.limit.is_over() {
+        if !self.calls.handler.refuses_doubles() && work.answer_by.is_some_and(|by| Instant::now() < by) {
+            if self.calls.limit.is_over() {
                 let message =
-                    format!("a create of {} was not answered, and may still take effect", self.unit.unit_type);
+                    format!("a create of {} was not answered, and may still take effect", self.calls.unit.unit_type);
                 let help = "run the same command again to go on waiting for it";
                 return Err(Trouble::new(Class::Unfinished, message).help(help).into());
             }
-            self.doing("waiting whether a create without an answer took effect");
-            return self.cx.pause(pause_after(work.waiting.elapsed())).await;
+            self.calls.doing("waiting whether a create without an answer took effect");
+            return self.calls.cx.pause(pause_after(work.waiting.elapsed())).await;
         }
         if !self.planned.is_some_and(|p| matches!(p.op, Some(Op::Create | Op::Replace))) {
-            return Err(self.moved("is gone").into());
+            return Err(self.calls.moved("is gone").into());
         }
         if let Some(row) = work.row.take_if(|row| row.id.is_some()) {
-            self.cx.recorder.forget_unit(self.resource, &row.key, &row.token).await?;
+            self.calls.cx.recorder.forget_unit(self.calls.resource, &row.key, &row.token).await?;
         }
         if !self.check(work, None).await? {
             return Ok(());
         }
-        match self.create(&work.props, work.row.take(), !work.deposed.is_empty(), work.asked).await? {
+        match self.calls.create(&work.props, work.row.take(), !work.deposed.is_empty(), work.asked).await? {
             Begun::Made(row) => {
                 work.calls.worked();
                 work.row = Some(row);
@@ -179,18 +188,18 @@ impl UnitRun<'_> {
                 work.row = Some(row);
                 if trouble.class == Class::Unanswered {
                     work.asked = true;
-                    work.answer_by = Some(Instant::now() + self.provider.unanswered_limit());
+                    work.answer_by = Some(Instant::now() + self.calls.provider.unanswered_limit());
                 }
-                work.calls.after(self, trouble).await?;
+                work.calls.after(&self.calls, trouble).await?;
             }
             Begun::PerhapsOurs(row, trouble) => {
                 work.row = Some(row);
                 let until = *work.ours_until.get_or_insert_with(|| Instant::now() + SHOWS_UP_WITHIN);
-                self.cx.go_on()?;
-                if Instant::now() >= until || self.limit.is_over() {
-                    return Err(self.name_taken(&work.props, &trouble).await.into());
+                self.calls.cx.go_on()?;
+                if Instant::now() >= until || self.calls.limit.is_over() {
+                    return Err(self.calls.name_taken(&work.props, &trouble).await.into());
                 }
-                self.cx.pause(pause_after(work.waiting.elapsed())).await?;
+                self.calls.cx.pause(pause_after(work.waiting.elapsed())).await?;
             }
         }
         Ok(())
@@ -201,13 +210,13 @@ impl UnitRun<'_> {
         if work.checked {
             return Ok(true);
         }
-        match self.cx.unless_interrupted(self.handler.check(work.props.clone(), observed)).await? {
+        match self.calls.cx.unless_interrupted(self.calls.handler.check(work.props.clone(), observed)).await? {
             Ok(resolved) => {
                 (work.props, work.checked) = (resolved, true);
                 Ok(true)
             }
             Err(trouble) => {
-                work.calls.after(self, trouble).await?;
+                work.calls.after(&self.calls, trouble).await?;
                 Ok(false)
             }
         }
@@ -217,17 +226,17 @@ impl UnitRun<'_> {
     async fn present(&self, work: &mut Work, observed: Observed) -> Result<Option<Made>, Stop> {
         let Some(row) = work.row.as_mut() else {
             // Only a row leads to a look; without one there is nothing to compare with.
-            return Err(self.moved("appeared").into());
+            return Err(self.calls.moved("appeared").into());
         };
         if row.id.as_deref() != Some(&observed.id) || row.deposed {
             if row.id.is_none() {
-                self.step(&format!("found again as {}", observed.id));
+                self.calls.step(&format!("found again as {}", observed.id));
             }
             row.id = Some(observed.id.clone());
-            row.identity.get_or_insert_with(|| self.identity.clone());
+            row.identity.get_or_insert_with(|| self.calls.identity.clone());
             row.deposed = false;
             row.updated_at = Timestamp::now();
-            self.cx.recorder.save_unit(row.clone()).await?;
+            self.calls.cx.recorder.save_unit(row.clone()).await?;
         }
         // What is replaced goes only when the new object is ready, so that half a replacement is not left behind.
         let wait = self.wait || !work.deposed.is_empty();
@@ -237,9 +246,12 @@ impl UnitRun<'_> {
             Phase::Failed { .. } if replace => {}
             Phase::Failed { reason } => {
                 let id = &observed.id;
-                return Err(Trouble::refused(format!("{} {id} failed in the cloud: {reason}", self.unit.unit_type))
-                    .help("look at it in the cloud's own console; delete it there or with `berth delete`, then apply again")
-                    .into());
+                return Err(Trouble::refused(format!(
+                    "{} {id} failed in the cloud: {reason}",
+                    self.calls.unit.unit_type
+                ))
+                .help("look at it in the cloud's own console; delete it there or with `berth delete`, then apply again")
+                .into());
             }
             Phase::Pending(_) if !wait => return self.leave(work, observed).await.map(Some),
             Phase::Pending(waiting) => return self.wait_for(work, &observed, waiting).await,
@@ -248,13 +260,13 @@ impl UnitRun<'_> {
             }
         }
 
-        let mut changes = diff(self.handler, &work.props, &observed);
+        let mut changes = diff(self.calls.handler, &work.props, &observed);
         if !changes.is_empty() {
             if !self.check(work, Some(&observed)).await? {
                 work.looked = Some(Some(observed));
                 return Ok(None);
             }
-            changes = diff(self.handler, &work.props, &observed);
+            changes = diff(self.calls.handler, &work.props, &observed);
         }
         if !work.deposed.is_empty() {
             // The new object has a name of its own until the old one's is free.
@@ -268,9 +280,9 @@ impl UnitRun<'_> {
     }
 
     async fn wait_for(&self, work: &Work, observed: &Observed, waiting: &Waiting) -> Result<Option<Made>, Stop> {
-        self.overdue(&observed.id, waiting)?;
-        self.doing(&waiting.to_string());
-        self.cx.pause(pause_after(work.waiting.elapsed())).await?;
+        self.calls.overdue(&observed.id, waiting)?;
+        self.calls.doing(&waiting.to_string());
+        self.calls.cx.pause(pause_after(work.waiting.elapsed())).await?;
         Ok(None)
     }
 
@@ -283,8 +295,8 @@ impl UnitRun<'_> {
         };
         if !work.deposed.is_empty() {
             while let Some(old) = work.deposed.last() {
-                self.doing("removing what was replaced");
-                self.delete(old, true).await?;
+                self.calls.doing("removing what was replaced");
+                self.calls.delete(old, true).await?;
                 work.deposed.pop();
             }
             // Once more around: the old object's name is free now.
@@ -292,10 +304,10 @@ impl UnitRun<'_> {
             return Ok(None);
         }
         let Some(state) = work.row.clone() else { return Ok(None) };
-        let strays = match self.cx.unless_interrupted(self.strays_of(&state)).await? {
+        let strays = match self.calls.cx.unless_interrupted(self.calls.strays_of(&state)).await? {
             Ok(strays) => strays,
             Err(trouble) => {
-                work.reads.after(self, trouble).await?;
+                work.reads.after(&self.calls, trouble).await?;
                 return Ok(None);
             }
         };
@@ -315,9 +327,9 @@ impl UnitRun<'_> {
             _ => false,
         });
         if !announced {
-            return Err(self.moved(&format!("has {} {}", changes[0].field, changes[0].from)).into());
+            return Err(self.calls.moved(&format!("has {} {}", changes[0].field, changes[0].from)).into());
         }
-        self.overdue(&observed.id, &"being changed".into())?;
+        self.calls.overdue(&observed.id, &"being changed".into())?;
         let mut props = work.props.clone();
         if !work.deposed.is_empty() {
             for (name, value) in props.iter_mut().filter(|(name, _)| names_it(name)) {
@@ -327,10 +339,10 @@ impl UnitRun<'_> {
             }
         }
         if work.useless.0 == changes && work.useless.1 > 2 {
-            self.cx.pause(Duration::from_millis(50) * work.useless.1 * work.useless.1).await?;
+            self.calls.cx.pause(Duration::from_millis(50) * work.useless.1 * work.useless.1).await?;
         }
         let Some(row) = work.row.as_mut() else { return Ok(()) };
-        match self.update(row, &props, observed, &changes).await? {
+        match self.calls.update(row, &props, observed, &changes).await? {
             Ok(()) => {
                 work.calls.worked();
                 work.waiting = Instant::now();
@@ -348,7 +360,7 @@ impl UnitRun<'_> {
                 }
                 work.useless = (changes, useless);
             }
-            Err(trouble) => work.calls.after(self, trouble).await?,
+            Err(trouble) => work.calls.after(&self.calls, trouble).await?,
         }
         work.updated = true;
         Ok(())
@@ -358,14 +370,14 @@ impl UnitRun<'_> {
     async fn depose(&self, work: &mut Work, changes: &[FieldChange], allowed: bool) -> Result<(), Stop> {
         let Some(forcing) = changes.iter().find(|c| c.takes == Takes::Replace) else { return Ok(()) };
         if !allowed {
-            return Err(self.moved(&format!("has another {}, which takes a replacement", forcing.field)).into());
+            return Err(self.calls.moved(&format!("has another {}, which takes a replacement", forcing.field)).into());
         }
-        if let Some(why) = changes.iter().find_map(|c| self.handler.refuse_change(&c.field, &c.from, &c.to)) {
+        if let Some(why) = changes.iter().find_map(|c| self.calls.handler.refuse_change(&c.field, &c.from, &c.to)) {
             return Err(refused_change(why).into());
         }
         let Some(mut old) = work.row.take() else { return Ok(()) };
         old.deposed = true;
-        self.cx.recorder.save_unit(old.clone()).await?;
+        self.calls.cx.recorder.save_unit(old.clone()).await?;
         work.deposed.push(old);
         (work.replaced, work.checked, work.shows_up_by) = (true, false, None);
         (work.asked, work.answer_by) = (false, None);
@@ -386,21 +398,22 @@ impl UnitRun<'_> {
                 .unwrap_or_else(|| Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string().into())
         });
         if !row.ready {
-            let readiness = match self.cx.unless_interrupted(self.handler.ready(observed, &work.props)).await? {
-                Ok(readiness) => readiness,
-                Err(trouble) => {
-                    work.calls.after(self, trouble).await?;
-                    return Ok(Settled::NotYet);
-                }
-            };
+            let readiness =
+                match self.calls.cx.unless_interrupted(self.calls.handler.ready(observed, &work.props)).await? {
+                    Ok(readiness) => readiness,
+                    Err(trouble) => {
+                        work.calls.after(&self.calls, trouble).await?;
+                        return Ok(Settled::NotYet);
+                    }
+                };
             work.calls.worked();
             if let Some(waiting) = readiness.waiting_for {
                 if !wait {
                     return Ok(Settled::Pending);
                 }
-                self.overdue(&observed.id, &waiting)?;
-                self.doing(&waiting.to_string());
-                self.cx.pause(pause_after(work.waiting.elapsed())).await?;
+                self.calls.overdue(&observed.id, &waiting)?;
+                self.calls.doing(&waiting.to_string());
+                self.calls.cx.pause(pause_after(work.waiting.elapsed())).await?;
                 return Ok(Settled::NotYet);
             }
             gate = readiness.gate.or(gate);
@@ -417,22 +430,22 @@ impl UnitRun<'_> {
             row.props = work.props.clone();
             row.ready = true;
             row.updated_at = Timestamp::now();
-            self.cx.recorder.save_unit(row.clone()).await?;
-            self.step("ready");
+            self.calls.cx.recorder.save_unit(row.clone()).await?;
+            self.calls.step("ready");
         }
         Ok(Settled::Ready(gate))
     }
 
     /// Nobody waits for it: recorded as it is.
     async fn leave(&self, work: &mut Work, observed: Observed) -> Result<Made, Stop> {
-        let Some(mut row) = work.row.take() else { return Err(self.moved("appeared").into()) };
+        let Some(mut row) = work.row.take() else { return Err(self.calls.moved("appeared").into()) };
         row.outputs.extend(observed.outputs.clone());
         row.outputs.insert("id".into(), observed.id.clone().into());
         row.props = work.props.clone();
         // Whatever it was before, it is on its way now: the next run goes on with it.
         row.ready = false;
         row.updated_at = Timestamp::now();
-        self.cx.recorder.save_unit(row.clone()).await?;
+        self.calls.cx.recorder.save_unit(row.clone()).await?;
         Ok(Made { state: row, observed: Some(observed), pending: true, gate: None, strays: Vec::new() })
     }
 }

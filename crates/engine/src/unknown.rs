@@ -132,7 +132,12 @@ mod tests {
 
     #[test]
     fn no_text_of_a_user_is_taken_for_one() {
-        for known in [json!("$unknown"), json!({"$unknown": "a", "b": "c"}), json!({"$unknown": 1}), json!("known after apply: ")] {
+        for known in [
+            json!("$unknown"),
+            json!({"$unknown": "a", "b": "c"}),
+            json!({"$unknown": 1}),
+            json!("known after apply: "),
+        ] {
             assert!(!is_unknown(&known), "{known}");
             assert_eq!(read(&written(&known)), known);
         }
