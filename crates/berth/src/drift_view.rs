@@ -6,7 +6,7 @@ use crate::terminal::harmless_line;
 use crate::workspace::WorkspaceArgs;
 use berth_clouds::Clouds;
 pub use berth_engine::Finding;
-use berth_engine::{Drifted, Known, is_main};
+use berth_engine::{Drifted, Known};
 use berth_model::ResourceId;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -60,11 +60,7 @@ fn line(finding: &Finding) -> String {
         return format!("made twice: {kind} {} is there too, and not used", finding.stray);
     }
     if finding.gone {
-        let what = if is_main(&finding.unit) || finding.unit == "firewall" {
-            String::new()
-        } else {
-            format!("{} ", finding.unit)
-        };
+        let what = if finding.besides { format!("{} ", finding.unit) } else { String::new() };
         return format!("{what}gone: deleted outside");
     }
     if let (Value::Array(declared), Value::Array(found)) = (&finding.declared, &finding.found) {

@@ -13,10 +13,11 @@ pub mod kube;
 mod labels;
 mod right;
 mod times;
+mod units;
 
 use async_trait::async_trait;
-use berth_engine::handler::{Catalog, Class, LowerInput, Outcome, Provider, Trouble};
-use berth_engine::unit::Lowered;
+use berth_engine::handler::{Catalog, Class, LowerInput, Outcome, Provider, SummaryFacts, Trouble};
+use berth_engine::unit::{Lowered, Observed};
 use secrecy::SecretString;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -192,6 +193,30 @@ impl Catalog for Clouds {
 
     fn pace(&self) -> f64 {
         self.pace.unwrap_or(1.0)
+    }
+
+    fn cloud_title(&self, provider: &str) -> &'static str {
+        units::cloud_title(provider)
+    }
+
+    fn name_properties(&self, unit_type: &str) -> &'static [&'static str] {
+        units::name_properties(unit_type)
+    }
+
+    fn names_are_inner(&self, unit_type: &str) -> bool {
+        units::names_are_inner(unit_type)
+    }
+
+    fn main_unit(&self, kind: &str) -> Option<&'static str> {
+        units::main_unit(kind)
+    }
+
+    fn place_in_spec(&self, kind: &str, key: &str) -> Option<String> {
+        units::place_in_spec(kind, key)
+    }
+
+    fn summary_facts(&self, unit_type: &str, observed: &Observed) -> SummaryFacts {
+        units::summary_facts(unit_type, observed)
     }
 
     async fn provider(&self, account: &str) -> Outcome<Arc<dyn Provider>> {

@@ -2,11 +2,12 @@
 
 use crate::diff::Takes;
 use crate::drift::Drift;
-use crate::handler::Catalog;
+use crate::handler::{Catalog, Provider};
 use crate::unit::UnitState;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// One difference.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -19,10 +20,13 @@ pub struct Finding {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub field: String,
     /// The unit's own name of the property.
-    #[serde(skip)]
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub property: String,
     #[serde(default)]
     pub gone: bool,
+    /// It is not what the resource is about, but something that the resource has besides.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub besides: bool,
     #[serde(default)]
     pub declared: Value,
     #[serde(default)]
@@ -41,27 +45,25 @@ pub struct Finding {
     pub declares: BTreeMap<String, Value>,
 }
 
-/// Where in the spec a unit's properties stand. Lowering knows it, and the state does not keep it; a check of thousands of
-/// units must not lower their resources for it. Only the additional pools of a CivoKubernetesCluster stand elsewhere than in
-/// the spec itself, and their keys, which never change meaning, say where.
-pub fn place_in_spec(key: &str) -> Option<String> {
-    key.strip_prefix("pool/").map(|name| format!("additional_node_pools[{name}]"))
-}
-
-/// The unit that a resource is about, as opposed to what it has besides.
-pub fn is_main(key: &str) -> bool {
-    matches!(key, "cluster" | "network" | "pool")
+/// The handler of a unit, where its account can be connected to.
+async fn provider_of(catalog: &dyn Catalog, units: &[UnitState], key: &str) -> Option<Arc<dyn Provider>> {
+    let unit = units.iter().find(|unit| unit.key == key)?;
+    catalog.provider(&unit.account).await.ok()
 }
 
 /// The findings of one resource.
 pub async fn findings(catalog: &dyn Catalog, units: &[UnitState], drift: &Drift) -> Vec<Finding> {
     let mut found = Vec::new();
+    let kind = units.first().map_or("", |unit| unit.resource.kind.as_str());
+    let is_main = |key: &str| catalog.main_unit(kind) == Some(key);
     let whole = drift.gone.iter().find(|gone| is_main(&gone.key));
     for gone in &drift.gone {
         // Whatever was in a cluster went with it.
         if whole.is_some_and(|main| main.key != gone.key) {
             continue;
         }
+        let provider = provider_of(catalog, units, &gone.key).await;
+        let handler = provider.as_deref().and_then(|provider| provider.handler(&gone.unit_type));
         found.push(Finding {
             unit: gone.key.clone(),
             unit_type: gone.unit_type.clone(),
@@ -71,7 +73,8 @@ pub async fn findings(catalog: &dyn Catalog, units: &[UnitState], drift: &Drift)
             declared: Value::Null,
             found: Value::Null,
             stray: String::new(),
-            apply: if gone.unit_type.ends_with(".cluster") {
+            besides: !is_main(&gone.key),
+            apply: if handler.is_some_and(|handler| handler.holds_data()) {
                 "apply would make a new one, without what ran in it".into()
             } else {
                 "apply would make it again".into()
@@ -81,11 +84,7 @@ pub async fn findings(catalog: &dyn Catalog, units: &[UnitState], drift: &Drift)
         });
     }
     for changed in &drift.changed {
-        let account = units.iter().find(|unit| unit.key == changed.key).map(|unit| unit.account.as_str());
-        let provider = match account {
-            Some(account) => catalog.provider(account).await.ok(),
-            None => None,
-        };
+        let provider = provider_of(catalog, units, &changed.key).await;
         let handler = provider.as_deref().and_then(|provider| provider.handler(&changed.unit_type));
         for change in &changed.changes {
             let refusal = handler.and_then(|h| h.refuse_change(&change.field, &change.from, &change.to));
@@ -98,13 +97,14 @@ pub async fn findings(catalog: &dyn Catalog, units: &[UnitState], drift: &Drift)
                 }
                 (None, Takes::Replace) => "apply would replace it, which needs --allow-replace".into(),
             };
-            let prefix = place_in_spec(&changed.key).map(|at| format!("{at}.")).unwrap_or_default();
+            let prefix = catalog.place_in_spec(kind, &changed.key).map(|at| format!("{at}.")).unwrap_or_default();
             found.push(Finding {
                 unit: changed.key.clone(),
                 unit_type: changed.unit_type.clone(),
                 field: format!("{prefix}{}", change.field),
                 property: change.field.clone(),
                 gone: false,
+                besides: !is_main(&changed.key),
                 declared: change.to.clone(),
                 found: change.from.clone(),
                 stray: String::new(),
@@ -121,6 +121,7 @@ pub async fn findings(catalog: &dyn Catalog, units: &[UnitState], drift: &Drift)
             field: String::new(),
             property: String::new(),
             gone: false,
+            besides: !is_main(key),
             declared: Value::Null,
             found: Value::Null,
             stray: stray.id.clone(),

@@ -2,6 +2,7 @@
 
 use crate::diff::FieldChange;
 use crate::plan::UnitPlan;
+pub use crate::summary::SummaryFacts;
 pub use crate::trouble::{Class, Help, Outcome, Trouble};
 use crate::unit::*;
 use crate::unknown::unknown_output;
@@ -216,6 +217,29 @@ pub trait Catalog: Send + Sync {
 
     /// The connection for an account.
     async fn provider(&self, account: &str) -> Outcome<Arc<dyn Provider>>;
+
+    /// A cloud's name as its users write it: `DigitalOcean`.
+    fn cloud_title(&self, provider: &str) -> &'static str;
+
+    /// The properties of a unit type that hold an object's own name. The first one that is present is the name.
+    fn name_properties(&self, unit_type: &str) -> &'static [&'static str];
+
+    /// Whether names of this unit type are unique inside another object only, as a pool's is in its cluster.
+    fn names_are_inner(&self, _unit_type: &str) -> bool {
+        false
+    }
+
+    /// Key of the unit that a resource of this kind is about, as opposed to what it has besides.
+    fn main_unit(&self, kind: &str) -> Option<&'static str>;
+
+    /// Where in the spec a unit's properties stand, where that is not the spec itself: `additional_node_pools[gpu]`. Lowering
+    /// says the same; a drift check of thousands of units must not lower their resources for it.
+    fn place_in_spec(&self, _kind: &str, _key: &str) -> Option<String> {
+        None
+    }
+
+    /// What tables show of a unit.
+    fn summary_facts(&self, unit_type: &str, observed: &Observed) -> SummaryFacts;
 
     /// How many resources of an account may be worked on at once, where the account sets a limit of its own.
     fn most_at_once(&self, _account: &str) -> Option<usize> {

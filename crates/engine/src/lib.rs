@@ -34,7 +34,7 @@ mod unknown;
 pub use converge::converge;
 pub use diff::{FieldChange, Takes, diff};
 pub use drift::{ChangedUnit, Drift, Drifted, GoneUnit, drift};
-pub use findings::{Finding, findings, is_main, place_in_spec};
+pub use findings::{Finding, findings};
 pub use graph::Graph;
 pub use lower::{lower_now, managed_already, parents};
 pub use much_gone::{FEW_GONE, GoneCount, SHARE_GONE, is_much};

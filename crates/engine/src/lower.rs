@@ -18,14 +18,16 @@ pub fn parents(manifest: &Manifest) -> Vec<ResourceId> {
     manifest.refs().into_iter().chain(manifest.named()).map(|r| r.to).filter(|to| *to != manifest.id).collect()
 }
 
-/// Properties that hold an object's own name.
-pub(crate) const NAMES: [&str; 4] = ["cluster_name", "network_name", "name", "node_pool_name"];
+/// The object's own name.
+pub(crate) fn name_in<'p>(catalog: &dyn Catalog, unit_type: &str, props: &'p Props) -> Option<&'p str> {
+    catalog.name_properties(unit_type).iter().find_map(|name| props.get(*name)?.as_str())
+}
 
 /// Says that a name is taken, and how to go on.
-pub(crate) fn taken(unit: &Unit, props: &Props, other: &str) -> Trouble {
-    let name = NAMES.iter().find_map(|n| props.get(*n)).and_then(Value::as_str);
-    let what = unit.unit_type.split('.').next_back().unwrap_or("object");
-    let cloud = cloud_name(&unit.unit_type);
+pub(crate) fn taken(catalog: &dyn Catalog, unit: &Unit, props: &Props, other: &str) -> Trouble {
+    let name = name_in(catalog, &unit.unit_type, props);
+    let (provider, what) = unit.unit_type.split_once('.').unwrap_or(("", "object"));
+    let cloud = catalog.cloud_title(provider);
     let place = if unit.scope.is_empty() { String::new() } else { format!(" in {}", unit.scope) };
     Trouble::new(
         Class::Taken { id: Some(other.to_owned()).filter(|id| !id.is_empty()) },
@@ -50,14 +52,6 @@ pub fn managed_already(resource: &ResourceId, object: &str, owner: &ResourceId) 
     Trouble::new(class, message)
         .help(format!("to look at it:   berth describe {owner}{}", owner.flags()))
         .help("to make another, change its name in the manifest")
-}
-
-fn cloud_name(unit_type: &str) -> &'static str {
-    match unit_type.split('.').next() {
-        Some("civo") => "Civo",
-        Some("digitalocean") => "DigitalOcean",
-        _ => "the cloud",
-    }
 }
 
 /// Lowers a resource with its references resolved by `target`.

@@ -1,10 +1,9 @@
 //! Whether a new object's name is free, told by the plan, before anything is made.
 
-use crate::unknown::is_unknown;
-use crate::handler::{Handler, Provider, Trouble};
-use crate::lower::{NAMES, taken};
+use crate::handler::{Catalog, Handler, Provider, Trouble};
+use crate::lower::{name_in, taken};
 use crate::unit::{Props, Unit};
-use serde_json::Value;
+use crate::unknown::is_unknown;
 use std::collections::HashMap;
 
 /// New units of one type up to this many are each looked up; more are compared with the whole list.
@@ -27,9 +26,8 @@ impl Names {
     /// Refuses a name that another object has, and says how to take that object over.
     pub async fn free(
         &mut self,
-        provider: &dyn Provider,
-        handler: &dyn Handler,
-        account: &str,
+        catalog: &dyn Catalog,
+        (provider, handler, account): (&dyn Provider, &dyn Handler, &str),
         unit: &Unit,
         props: &Props,
     ) -> Result<(), Trouble> {
@@ -39,45 +37,46 @@ impl Names {
         let other = if *count <= LOOKED_UP && !props.values().any(is_unknown) {
             handler.find(props, None).await?.map(|other| other.id)
         } else {
-            self.listed(provider, account, unit, props).await?
+            self.listed(catalog, (provider, account), unit, props).await?
         };
         let Some(id) = other else { return Ok(()) };
         // A list may be behind, and show what is gone.
         match handler.read(&id, props).await {
             Ok(None) => Ok(()),
             Err(trouble) if trouble.is_not_found() => Ok(()),
-            _ => Err(taken(unit, props, &id)),
+            _ => Err(taken(catalog, unit, props, &id)),
         }
     }
 
     async fn listed(
         &mut self,
-        provider: &dyn Provider,
-        account: &str,
+        catalog: &dyn Catalog,
+        (provider, account): (&dyn Provider, &str),
         unit: &Unit,
         props: &Props,
     ) -> Result<Option<String>, Trouble> {
+        let name = name_in(catalog, &unit.unit_type, props);
+        let (Some(list), Some(name)) = (provider.list_for(&unit.unit_type), name) else { return Ok(None) };
         // Names of pools are their cluster's own: a new cluster has none, and an old one refuses a second itself.
-        let (Some(list), Some(name)) = (provider.list_for(&unit.unit_type), name_in(props)) else { return Ok(None) };
-        if props.contains_key("cluster_id") || props.contains_key("cluster") {
+        if catalog.names_are_inner(&unit.unit_type) {
             return Ok(None);
         }
         let key = (account.to_owned(), list, unit.scope.clone());
         if !self.lists.contains_key(&key) {
-            let names = read(provider, list, &unit.scope).await?;
+            let names = read(catalog, provider, list, &unit.scope).await?;
             self.lists.insert(key.clone(), names);
         }
         Ok(self.lists.get(&key).and_then(|names| names.get(&(unit.unit_type.clone(), name.to_owned()))).cloned())
     }
 }
 
-async fn read(provider: &dyn Provider, list: &str, scope: &str) -> Result<Listed, Trouble> {
+async fn read(catalog: &dyn Catalog, provider: &dyn Provider, list: &str, scope: &str) -> Result<Listed, Trouble> {
     let mut names = Listed::new();
     let mut page = 1;
     loop {
         let answer = provider.list(list, scope, page).await?;
         for item in answer.items {
-            if let Some(name) = name_in(&item.observed.props) {
+            if let Some(name) = name_in(catalog, item.unit_type, &item.observed.props) {
                 names.insert((item.unit_type.to_owned(), name.to_owned()), item.observed.id);
             }
         }
@@ -86,8 +85,4 @@ async fn read(provider: &dyn Provider, list: &str, scope: &str) -> Result<Listed
             _ => return Ok(names),
         }
     }
-}
-
-fn name_in(props: &Props) -> Option<&str> {
-    NAMES.iter().find_map(|name| props.get(*name)).and_then(Value::as_str)
 }

@@ -415,7 +415,7 @@ impl Planner<'_> {
                 Some(_) if going => planned.reason = Some(PlanReason::BeingDeleted),
                 Some(state) if state.id.is_some() && state.ready => planned.reason = Some(PlanReason::DeletedOutside),
                 Some(_) => planned.reason = Some(PlanReason::BegunNotFound),
-                None => self.names.free(provider, handler, account, unit, &props).await?,
+                None => self.names.free(self.catalog, (provider, handler, account), unit, &props).await?,
             }
             return Ok((planned, Props::new()));
         };

@@ -1,9 +1,10 @@
 //! What the state remembers, brought up to what clouds show. Pure.
 
+use crate::handler::Catalog;
 use crate::record::Status;
 use crate::state::ResourceState;
 use crate::summary::nodes;
-use crate::unit::{Observed, Props, UnitState};
+use crate::unit::{Observed, UnitState};
 use berth_model::{ResourceId, registry};
 
 /// What a resource whose object is gone says.
@@ -31,7 +32,7 @@ pub fn unit_now(mut unit: UnitState, observed: Option<&Observed>) -> Option<Unit
 }
 
 /// The status, as far as reading can tell it. What becomes of something unfinished is for `wait` and `apply` to say.
-pub fn status_now(id: &ResourceId, before: &Status, deleting: bool, units: &[Seen]) -> Status {
+pub fn status_now(catalog: &dyn Catalog, id: &ResourceId, before: &Status, deleting: bool, units: &[Seen]) -> Status {
     let mut status = before.clone();
     let Some(kind) = registry().kind(&id.kind) else { return status };
     // Outputs that can change carry the same name in the unit; the others are ids, and times of creation.
@@ -42,10 +43,13 @@ pub fn status_now(id: &ResourceId, before: &Status, deleting: bool, units: &[See
                 status.outputs.insert(field.name.clone(), value.clone());
             }
         }
-        facts(&mut status.facts, &unit.key, observed);
+        if Some(unit.key.as_str()) == catalog.main_unit(&id.kind) {
+            let facts = catalog.summary_facts(&unit.unit_type, observed).named();
+            status.facts.extend(facts.map(|(name, value)| (name.to_owned(), value)));
+        }
     }
-    let seen = units.iter().filter_map(|(unit, observed)| Some((unit.key.as_str(), observed.as_ref()?)));
-    if let Some(nodes) = nodes(seen) {
+    let seen = units.iter().filter_map(|(unit, observed)| Some((unit.unit_type.as_str(), observed.as_ref()?)));
+    if let Some(nodes) = nodes(catalog, seen) {
         status.facts.insert("nodes".into(), nodes.into());
     }
     let gone = units.iter().any(|(_, observed)| observed.is_none());
@@ -54,18 +58,6 @@ pub fn status_now(id: &ResourceId, before: &Status, deleting: bool, units: &[See
         status.message = GONE.into();
     }
     status
-}
-
-/// The facts that converge leaves, from what was seen.
-fn facts(facts: &mut Props, key: &str, observed: &Observed) {
-    if !matches!(key, "cluster" | "pool" | "network") {
-        return;
-    }
-    for (fact, name) in [("version", "kubernetes_version"), ("region", "region")] {
-        if let Some(value) = observed.outputs.get(name).or_else(|| observed.props.get(name)) {
-            facts.insert(fact.into(), value.clone());
-        }
-    }
 }
 
 /// Names of what differs: outputs, facts, or `state`.

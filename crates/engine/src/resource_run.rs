@@ -174,6 +174,7 @@ impl<'a> ResourceRun<'a> {
         let unit = Unit::new(&state.key, &state.unit_type, &state.scope, state.props.clone());
         let calls = UnitCalls {
             cx: &self.cx,
+            catalog: self.catalog,
             resource: &plan.id,
             unit: &unit,
             account: &state.account,
@@ -224,7 +225,8 @@ impl<'a> ResourceRun<'a> {
                 format!("{} {} was made by the same create; to delete it: {}", stray.unit_type, stray.id, stray.remove);
             self.cx.recorder.event(&plan.id, "made twice", &detail).await?;
         }
-        Ok(End { summary: summary(&lowered, &made), pending, strays })
+        let summary = summary(self.catalog, &plan.id.kind, &lowered, &made);
+        Ok(End { summary, pending, strays })
     }
 
     /// All units, each as soon as those it depends on are there.
@@ -279,6 +281,7 @@ impl<'a> ResourceRun<'a> {
                 running.push(async move {
                     let calls = UnitCalls {
                         cx: &self.cx,
+                        catalog: self.catalog,
                         resource: &plan.id,
                         unit,
                         account: &wanted.account,
@@ -334,7 +337,7 @@ impl<'a> ResourceRun<'a> {
             message: String::new(),
             outputs,
             secrets,
-            facts: facts(made),
+            facts: facts(self.catalog, &plan.id.kind, made),
             observed_generation: 0,
         };
         self.cx.recorder.status(&plan.id, status).await?;

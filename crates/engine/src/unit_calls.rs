@@ -1,8 +1,8 @@
 //! The calls that change one unit: intent, one call, outcome, in that order.
 
 use crate::diff::FieldChange;
-use crate::handler::{Class, Handler, Help, Outcome, Provider, Trouble};
-use crate::lower::{NAMES, adoptable, taken};
+use crate::handler::{Catalog, Class, Handler, Help, Outcome, Provider, Trouble};
+use crate::lower::{adoptable, name_in, taken};
 use crate::observe::read_one;
 use crate::patience::{Limit, Patience, left_of, pause_after, shows_up_by};
 use crate::progress::Progress;
@@ -21,6 +21,7 @@ const DELETE_SHOWS_WITHIN: Duration = Duration::from_secs(5);
 /// One unit, and what calls for it need.
 pub(crate) struct UnitCalls<'a> {
     pub cx: &'a Shared<'a>,
+    pub catalog: &'a dyn Catalog,
     pub resource: &'a ResourceId,
     pub unit: &'a Unit,
     pub account: &'a str,
@@ -111,7 +112,7 @@ impl UnitCalls<'_> {
             Class::Taken { id: Some(id) } => id.clone(),
             _ => self.handler.find(props, None).await.ok().flatten().map(|other| other.id).unwrap_or_default(),
         };
-        adoptable(taken(self.unit, props, &found), self.resource)
+        adoptable(taken(self.catalog, self.unit, props, &found), self.resource)
     }
 
     pub async fn update(
@@ -300,7 +301,7 @@ impl UnitCalls<'_> {
     }
 
     fn what(&self, props: &Props) -> String {
-        let name = NAMES.iter().find_map(|n| props.get(*n)?.as_str()).unwrap_or(&self.unit.key);
+        let name = name_in(self.catalog, &self.unit.unit_type, props).unwrap_or(&self.unit.key);
         if self.unit.scope.is_empty() {
             format!("{} {name}", self.unit.unit_type)
         } else {

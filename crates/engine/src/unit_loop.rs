@@ -270,13 +270,18 @@ impl UnitLoop<'_> {
         }
         if !work.deposed.is_empty() {
             // The new object has a name of its own until the old one's is free.
-            changes.retain(|change| !is_name(change));
+            changes.retain(|change| change.takes != Takes::InPlace || !self.is_name(&change.field));
         }
         match op_for(&changes) {
             None => self.as_desired(work, observed, wait).await,
             Some(Op::Update) => self.change(work, &observed, changes).await.map(|()| None),
             Some(_) => self.depose(work, &changes, replace).await.map(|()| None),
         }
+    }
+
+    /// Whether a property holds the object's own name, which a new object can take when the old one is gone.
+    fn is_name(&self, property: &str) -> bool {
+        self.calls.catalog.name_properties(&self.calls.unit.unit_type).contains(&property)
     }
 
     async fn wait_for(&self, work: &Work, observed: &Observed, waiting: &Waiting) -> Result<Option<Made>, Stop> {
@@ -332,7 +337,7 @@ impl UnitLoop<'_> {
         self.calls.overdue(&observed.id, &"being changed".into())?;
         let mut props = work.props.clone();
         if !work.deposed.is_empty() {
-            for (name, value) in props.iter_mut().filter(|(name, _)| names_it(name)) {
+            for (name, value) in props.iter_mut().filter(|(name, _)| self.is_name(name)) {
                 if let Some(present) = observed.props.get(name) {
                     *value = present.clone();
                 }
@@ -455,13 +460,4 @@ pub(crate) fn refused_change(why: String) -> Trouble {
     Trouble::refused(why).help(
         "set the field to a value that the cloud can take (`berth drift --accept` writes the present one into the manifest), or declare another resource with this one",
     )
-}
-
-fn names_it(field: &str) -> bool {
-    field == "name" || field.ends_with("_name")
-}
-
-/// A change that waits for the old object's name to become free.
-fn is_name(change: &FieldChange) -> bool {
-    change.takes == Takes::InPlace && names_it(&change.field)
 }

@@ -86,7 +86,7 @@ async fn refresh(args: &Args, workspace: &Workspace) -> Outcome {
     for (id, units) in by_resource {
         let Some(stored) = workspace.store.resource(&id).await? else { continue };
         let failed = |error: RecordError| Failure::new(error.to_string());
-        let status = status_now(&id, &stored.status, stored.deleting, &units);
+        let status = status_now(&clouds, &id, &stored.status, stored.deleting, &units);
         let before = news.len();
         compare(&stored, &status, &mut news);
         for (unit, observed) in units {

@@ -69,13 +69,18 @@ pub fn stored(resource: &pb::Resource) -> StoredResource {
 
 pub fn finding(difference: &pb::Difference) -> Finding {
     let value = |value: &Option<prost_types::Value>| value.as_ref().map(from_value).unwrap_or_default();
-    let prefix = berth_engine::place_in_spec(&difference.unit).map(|at| format!("{at}.")).unwrap_or_default();
+    // A server of an earlier version leaves the property out: it is what follows an entry of a list.
+    let property = match difference.property.is_empty() {
+        true => difference.field.rsplit_once("].").map_or(difference.field.as_str(), |(_, property)| property),
+        false => &difference.property,
+    };
     Finding {
         unit: difference.unit.clone(),
         unit_type: difference.unit_type.clone(),
-        property: difference.field.strip_prefix(&prefix).unwrap_or(&difference.field).to_owned(),
+        property: property.to_owned(),
         field: difference.field.clone(),
         gone: difference.field.is_empty() && difference.stray.is_empty(),
+        besides: difference.besides,
         stray: difference.stray.clone(),
         declared: value(&difference.declared),
         found: value(&difference.found),

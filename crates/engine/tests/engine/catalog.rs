@@ -75,6 +75,23 @@ fn pool(key: &str, name: &str, size: &str, count: u32, cluster: Value) -> Unit {
 
 #[async_trait]
 impl Catalog for Fake {
+    fn cloud_title(&self, _: &str) -> &'static str {
+        "the cloud"
+    }
+    fn name_properties(&self, _: &str) -> &'static [&'static str] {
+        &["cluster_name", "network_name", "name", "node_pool_name"]
+    }
+    fn names_are_inner(&self, unit_type: &str) -> bool {
+        unit_type == "fake.pool"
+    }
+    fn main_unit(&self, kind: &str) -> Option<&'static str> {
+        let keys = [("CivoVpc", "network"), ("CivoFirewall", "firewall"), ("CivoKubernetesCluster", "cluster")];
+        keys.iter().find(|(name, _)| *name == kind).map_or(Some("pool"), |(_, key)| Some(key))
+    }
+    fn summary_facts(&self, _: &str, observed: &Observed) -> SummaryFacts {
+        let nodes = observed.props.get("node_count").and_then(Value::as_u64);
+        SummaryFacts { nodes, ..SummaryFacts::default() }
+    }
     fn lower(&self, input: &LowerInput<'_>) -> Result<Lowered, Trouble> {
         let mut lowered = Lowered::default();
         match input.id.kind.as_str() {
@@ -109,7 +126,7 @@ impl Catalog for Fake {
             }
             "CivoKubernetesNodePool" => {
                 let spec = CivoKubernetesNodePoolSpec::decode(input.spec).unwrap();
-                let cluster = json!(input.targets["cluster"].output("cluster_id"));
+                let cluster = input.targets["cluster"].output("cluster_id");
                 lowered.units.push(pool("pool", &spec.node_pool_name, &spec.size, spec.node_count, cluster));
                 lowered.output("node_pool_id", "pool", "id");
             }

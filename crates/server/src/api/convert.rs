@@ -116,6 +116,8 @@ pub fn difference(row: &Value) -> pb::Difference {
         apply: text("apply"),
         refused: row["refused"].as_bool().unwrap_or_default(),
         stray: text("stray"),
+        property: text("property"),
+        besides: row["besides"].as_bool().unwrap_or_default(),
         declares: row.get("declares").map(object_to_struct),
     }
 }

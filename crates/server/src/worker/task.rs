@@ -225,7 +225,7 @@ impl Job {
         let seen = self.stopper.unless_stopped(drift(clouds, &known, &ids, context.refresh)).await?;
         self.learn(context, &seen.learned).await?;
         if context.refresh {
-            self.refresh(context, &seen).await?;
+            self.refresh(context, clouds, &seen).await?;
         }
         let generation = |row: &CheckRow| row.generation;
         let mut drifted = Vec::new();
@@ -289,7 +289,7 @@ impl Job {
     }
 
     /// What was seen becomes what the state remembers. Where much seems gone, what is not found stays as it was.
-    async fn refresh(&self, context: &Context, seen: &Drifted) -> Result<(), End> {
+    async fn refresh(&self, context: &Context, clouds: &Clouds, seen: &Drifted) -> Result<(), End> {
         let mut by_resource: std::collections::BTreeMap<_, Vec<refresh::Seen>> = std::collections::BTreeMap::new();
         for one in seen.believed() {
             by_resource.entry(one.0.resource.clone()).or_default().push(one.clone());
@@ -297,7 +297,7 @@ impl Job {
         for row in &context.refreshed {
             let Some(units) = by_resource.remove(&row.id) else { continue };
             let before = row.status();
-            let status = refresh::status_now(&row.id, &before, row.deleting, &units);
+            let status = refresh::status_now(clouds, &row.id, &before, row.deleting, &units);
             let recorder = Remote::new(self.api.clone(), self.lease.clone(), row.generation, self.words.clone());
             let names = refresh::changed(&before, &status);
             let written = async {

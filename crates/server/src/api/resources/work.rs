@@ -319,6 +319,8 @@ fn difference(row: &berth_engine::Finding) -> pb::Difference {
         apply: row.apply.clone(),
         refused: row.refused,
         stray: row.stray.clone(),
+        property: row.property.clone(),
+        besides: row.besides,
         declares: (!row.declares.is_empty()).then(|| object_to_struct(&json!(row.declares))),
     }
 }
