@@ -147,10 +147,14 @@ impl Connection {
     /// Cause and cure of a connection that did not come to be, or broke.
     fn unreachable(&self, error: &(dyn StdError + 'static)) -> Fault {
         let at = |why: &str| Fault::new(Code::Unavailable, format!("cannot reach the server at {}: {why}", self.url));
+        let late = || at("no answer in time").help("check the address, and the firewalls between here and there");
+        let closed = || at("the connection was closed").help("the server may be restarting: try again in a moment");
         let mut last = error.to_string();
-        let mut next = Some(error);
+        let (mut next, mut outer) = (Some(error), None);
         while let Some(error) = next {
-            let inner = error.downcast_ref::<std::io::Error>();
+            let inner = error
+                .downcast_ref::<std::io::Error>()
+                .or_else(|| error.downcast_ref::<h2::Error>().and_then(h2::Error::get_io));
             // An io::Error does not give what it wraps as its source.
             let tls = error
                 .downcast_ref::<rustls::Error>()
@@ -162,29 +166,21 @@ impl Connection {
                 Some(ErrorKind::ConnectionRefused) => {
                     return at("nothing answers there").help("check that `berth server` is running, and on that port");
                 }
-                Some(ErrorKind::TimedOut) => {
-                    return at("no answer in time").help("check the address, and the firewalls between here and there");
-                }
-                Some(ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::UnexpectedEof) => {
-                    return at("the connection was closed").help("the server may be restarting: try again in a moment");
-                }
+                Some(ErrorKind::TimedOut) => return late(),
+                Some(ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::UnexpectedEof) => return closed(),
+                // What ended the connection may stand further down.
+                _ if is_timeout(error) => outer = Some(late()),
+                _ if is_closed(error) => outer = Some(closed()),
                 _ => {}
             }
             last = error.to_string();
             next = error.source();
         }
+        if let Some(fault) = outer {
+            return fault;
+        }
         if last.contains("lookup address") {
             return at("its name cannot be resolved").help("check how the host is spelled, and the network");
-        }
-        // HTTP/2 keeps only the text of what the connection ended with.
-        if ["close_notify", "connection reset", "broken pipe", "connection closed"]
-            .iter()
-            .any(|said| last.contains(said))
-        {
-            return at("the connection was closed").help("the server may be restarting: try again in a moment");
-        }
-        if last.contains("deadline has elapsed") || last.contains("operation timed out") {
-            return at("no answer in time").help("check the address, and the firewalls between here and there");
         }
         at(&last).help("check the address, and that a Berth server answers there")
     }
@@ -226,6 +222,18 @@ impl Connection {
             other => at(&other.to_string()),
         }
     }
+}
+
+fn is_timeout(error: &(dyn StdError + 'static)) -> bool {
+    error.is::<tonic::TimeoutExpired>()
+        || error.is::<tokio::time::error::Elapsed>()
+        || error.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_timeout)
+}
+
+fn is_closed(error: &(dyn StdError + 'static)) -> bool {
+    let of_hyper = |error: &hyper::Error| error.is_closed() || error.is_incomplete_message() || error.is_canceled();
+    error.downcast_ref::<hyper::Error>().is_some_and(of_hyper)
+        || error.downcast_ref::<h2::Error>().is_some_and(h2::Error::is_go_away)
 }
 
 /// Clients of one server.
