@@ -25,10 +25,10 @@ pub async fn converge(
     request: &Request,
     planned: Planned,
 ) -> Report {
-    let Planned { plan, seen, learned, .. } = planned;
+    let Planned { plan, seen, learned, prepared, .. } = planned;
     let plans = &plan.resources;
     let cx = Shared { recorder, watcher, interrupt, options, changed: Mutex::default() };
-    let run = ResourceRun::new(cx, catalog, request, plans, seen);
+    let run = ResourceRun::new(cx, catalog, request, plans, seen, prepared);
     let mut driver =
         Driver { run: &run, plans, steps: Steps::new(plans), begun: HashMap::new(), report: Report::default() };
     driver.tell_waits();

@@ -16,6 +16,7 @@ mod observe;
 mod patience;
 mod plan;
 mod plan_json;
+mod prepared;
 pub mod progress;
 mod reason;
 pub mod record;

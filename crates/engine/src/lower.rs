@@ -8,6 +8,7 @@ use crate::unknown::{is_unknown, unknown};
 use berth_model::{Manifest, ResourceId};
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 /// Looks a reference's target up: its manifest, and its outputs as far as they are known.
@@ -105,6 +106,30 @@ pub(crate) fn lower(
         default_region: wanted.default_region.as_deref(),
         label_prefix,
     })
+}
+
+/// What other resources give for one, as far as it is known: a digest of each output.
+pub(crate) struct Given(Vec<u64>);
+
+impl Given {
+    /// Whether all of it is given now, too. What is known besides makes no difference to what was lowered without it: lowering
+    /// marks what it needs and does not know.
+    pub fn is_in(&self, now: &Given) -> bool {
+        self.0.iter().all(|output| now.0.contains(output))
+    }
+}
+
+pub(crate) fn given(manifest: &Manifest, target: Lookup<'_>) -> Given {
+    let mut given = Vec::new();
+    for reference in manifest.named().into_iter().chain(manifest.refs()) {
+        let outputs = target(&reference.to).map(|(_, outputs)| outputs).unwrap_or_default();
+        for (name, value) in outputs.iter().filter(|(_, value)| !is_unknown(value)) {
+            let mut hash = DefaultHasher::new();
+            (&reference.to, name, value.to_string()).hash(&mut hash);
+            given.push(hash.finish());
+        }
+    }
+    Given(given)
 }
 
 /// Lowering speaks the protobuf's names.

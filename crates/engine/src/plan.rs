@@ -5,11 +5,12 @@ use crate::diff::{FieldChange, Takes, diff, fill, op_for};
 use crate::graph::Graph;
 use crate::handler::{Catalog, Handler, Provider, Trouble};
 use crate::identity::other_account;
-use crate::lower::{adoptable, in_order, lower, outputs_of, parents};
+use crate::lower::{adoptable, given, in_order, lower, outputs_of, parents};
 use crate::much_gone::{GoneCount, Tally};
 use crate::names::Names;
 use crate::observe::{no_handler, observe};
 use crate::patience::shows_up_by;
+use crate::prepared::Prepared;
 use crate::reason::{PlanReason, WrittenUnitPlan};
 use crate::unit::{Change, Identity, Observed, Op, Phase, Props, Stray, Unit, UnitState};
 use crate::unit_loop::refused_change;
@@ -182,6 +183,8 @@ pub struct Planned {
     pub seen: HashMap<String, Option<Observed>>,
     /// Units that were found by their id, with whom the account belongs to: written down when the plan is carried out.
     pub learned: Vec<UnitState>,
+    /// Resources to work on, as they were lowered and checked.
+    pub(crate) prepared: HashMap<ResourceId, Prepared>,
 }
 
 pub async fn plan(catalog: &dyn Catalog, request: &Request) -> Planned {
@@ -229,7 +232,7 @@ pub async fn plan(catalog: &dyn Catalog, request: &Request) -> Planned {
             let names: Vec<String> = circle.iter().map(|i| request.wanted[*i].manifest.id.to_string()).collect();
             let trouble = Trouble::refused(format!("these refer to each other in a circle: {}", names.join(", ")));
             troubles.push((request.wanted[circle[0]].manifest.id.clone(), trouble));
-            return Planned { plan: Plan::default(), troubles, seen, learned };
+            return Planned { plan: Plan::default(), troubles, seen, learned, prepared: HashMap::new() };
         }
     };
 
@@ -243,15 +246,18 @@ pub async fn plan(catalog: &dyn Catalog, request: &Request) -> Planned {
     };
     let mut resources = Vec::with_capacity(request.wanted.len() + request.unwanted.len());
     let mut stay = Vec::new();
+    let mut prepared = HashMap::new();
     for index in order {
         let wanted = &request.wanted[index];
         if blind.contains(&wanted.manifest.id) {
             continue;
         }
         match planner.resource(wanted).await {
-            Ok(plan) => {
+            Ok((plan, one)) => {
                 if stays(request, wanted, &plan) {
                     stay.push(&wanted.manifest.id);
+                } else if one.is_known() {
+                    prepared.insert(plan.id.clone(), one);
                 }
                 resources.push(plan);
             }
@@ -264,7 +270,7 @@ pub async fn plan(catalog: &dyn Catalog, request: &Request) -> Planned {
         seen.remove(&state.token);
     }
     resources.extend(deletions(catalog, request, &seen).await);
-    Planned { plan: Plan { resources, much_gone: tally.much_gone() }, troubles, seen, learned }
+    Planned { plan: Plan { resources, much_gone: tally.much_gone() }, troubles, seen, learned, prepared }
 }
 
 /// Whether it would be shown by now if it was there.
@@ -288,10 +294,20 @@ struct Planner<'a> {
     names: Names,
 }
 
+struct PlannedUnit {
+    plan: UnitPlan,
+    /// What other units and resources may read of it, as far as it is known.
+    outputs: Props,
+    /// Its properties as the cloud's check answered them, where there was one.
+    checked: Option<Props>,
+}
+
 impl Planner<'_> {
-    async fn resource(&mut self, wanted: &Wanted) -> Result<ResourcePlan, Trouble> {
+    async fn resource(&mut self, wanted: &Wanted) -> Result<(ResourcePlan, Prepared), Trouble> {
         let id = &wanted.manifest.id;
         let lowered = lower(self.catalog, wanted, &self.request.label_prefix, &|target| self.target(target))?;
+        let given = given(&wanted.manifest, &|target| self.target(target));
+        let mut checked = Vec::new();
         let states = self.request.known.units.get(id).map(Vec::as_slice).unwrap_or_default();
         let live = live(states);
 
@@ -325,8 +341,9 @@ impl Planner<'_> {
             let observed = state.and_then(|s| self.seen.get(&s.token)).and_then(Option::as_ref);
             // A look by name may find what is being replaced: it is not the new object.
             let observed = observed.filter(|seen| !replaced(states, &live, &unit.key).any(|old| old == seen.id));
-            let (planned, outputs) =
+            let PlannedUnit { plan: planned, outputs, checked: resolved } =
                 self.unit((provider, handler, &wanted.account), unit, props, state, observed).await?;
+            checked.extend(resolved.map(|props| (unit.key.clone(), props)));
             if let Some(op) = planned.op {
                 let own = handler.typical(op, &unit.props, &planned.changes).map_or(0, |d| d.as_secs());
                 let before = unit.depends_on.iter().filter_map(|key| depth.get(key)).max().copied().unwrap_or(0);
@@ -374,7 +391,9 @@ impl Planner<'_> {
         after.dedup();
         let typical = (typical as f64 / self.catalog.pace()).round() as u64;
         let typical_seconds = (typical > 0).then_some(typical);
-        Ok(ResourcePlan { id: id.clone(), action, units, after, typical_seconds, strays })
+        let mut prepared = Prepared::new(lowered, given);
+        checked.into_iter().for_each(|(key, props)| prepared.checked(&key, props));
+        Ok((ResourcePlan { id: id.clone(), action, units, after, typical_seconds, strays }, prepared))
     }
 
     /// Nothing is made in another account than the one where the rest is.
@@ -395,7 +414,7 @@ impl Planner<'_> {
         props: Props,
         state: Option<&UnitState>,
         observed: Option<&Observed>,
-    ) -> Result<(UnitPlan, Props), Trouble> {
+    ) -> Result<PlannedUnit, Trouble> {
         let mut planned = UnitPlan::untouched(&unit.key, &unit.unit_type, &unit.at);
         let going = observed.is_some_and(|seen| seen.phase == Phase::Deleting);
         let Some(observed) = observed.filter(|_| !going) else {
@@ -417,10 +436,11 @@ impl Planner<'_> {
                 Some(_) => planned.reason = Some(PlanReason::BegunNotFound),
                 None => self.names.free(self.catalog, (provider, handler, account), unit, &props).await?,
             }
-            return Ok((planned, Props::new()));
+            return Ok(PlannedUnit { plan: planned, outputs: Props::new(), checked: Some(props) });
         };
 
         let mut changes = diff(handler, &props, observed);
+        let mut resolved = None;
         if !changes.is_empty() {
             for change in &changes {
                 if let Some(why) = handler.refuse_change(&change.field, &change.from, &change.to) {
@@ -429,6 +449,7 @@ impl Planner<'_> {
             }
             let checked = handler.check(props, Some(observed)).await?;
             changes = diff(handler, &checked, observed);
+            resolved = Some(checked);
         }
         planned.op = op_for(&changes);
         if planned.op == Some(Op::Replace) {
@@ -454,7 +475,7 @@ impl Planner<'_> {
                 outputs.entry(name.clone()).or_insert_with(|| value.clone());
             }
         }
-        Ok((planned, outputs))
+        Ok(PlannedUnit { plan: planned, outputs, checked: resolved })
     }
 
     /// A resource that a reference points at, as it will be.

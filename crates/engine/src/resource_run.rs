@@ -4,10 +4,11 @@ use crate::deletions::live;
 use crate::diff::fill;
 use crate::graph::{Graph, Walk};
 use crate::handler::{Catalog, Trouble};
-use crate::lower::{in_order, lower, outputs_of};
+use crate::lower::{given, in_order, lower, outputs_of};
 use crate::observe::no_handler;
 use crate::patience::Limit;
 use crate::plan::{Action, Request, ResourcePlan, UnitPlan, Wanted};
+use crate::prepared::Prepared;
 use crate::record::Status;
 use crate::run::{Shared, Stop};
 use crate::state::ResourceState;
@@ -33,6 +34,8 @@ pub(crate) struct ResourceRun<'a> {
     /// Resources that others of this plan wait for.
     needed: HashSet<&'a ResourceId>,
     seen: Mutex<HashMap<String, Option<Observed>>>,
+    /// Resources as the plan lowered and checked them.
+    prepared: Mutex<HashMap<ResourceId, Prepared>>,
     /// What is left of the units of a resource whose first step took some away.
     kept: Mutex<HashMap<ResourceId, Vec<UnitState>>>,
     outputs: Mutex<HashMap<ResourceId, Props>>,
@@ -65,6 +68,7 @@ impl<'a> ResourceRun<'a> {
         request: &'a Request,
         plans: &'a [ResourcePlan],
         seen: HashMap<String, Option<Observed>>,
+        prepared: HashMap<ResourceId, Prepared>,
     ) -> Self {
         Self {
             cx,
@@ -73,6 +77,7 @@ impl<'a> ResourceRun<'a> {
             wanted: request.wanted.iter().map(|w| (&w.manifest.id, w)).collect(),
             needed: plans.iter().flat_map(|p| &p.after).collect(),
             seen: Mutex::new(seen),
+            prepared: Mutex::new(prepared),
             kept: Mutex::new(HashMap::new()),
             outputs: Mutex::new(HashMap::new()),
             turns: turns(catalog, request),
@@ -196,7 +201,7 @@ impl<'a> ResourceRun<'a> {
         if plan.action == Action::Unchanged && known.is_some_and(|k| k.settled) {
             return Ok(End::default());
         }
-        let lowered = lower(self.catalog, wanted, &self.request.label_prefix, &|id| self.target(id))?;
+        let Prepared { lowered, checked, .. } = self.prepared(wanted)?;
         let limit = self.limit(Some(&wanted.manifest));
         let keys: HashSet<&str> = lowered.units.iter().map(|u| u.key.as_str()).collect();
         let (states, mut left): (Vec<_>, Vec<_>) =
@@ -204,7 +209,7 @@ impl<'a> ResourceRun<'a> {
         if !plan.goes_first() {
             self.unsettle(plan).await?;
         }
-        let made = self.units_of(plan, wanted, &lowered, states, limit).await?;
+        let made = self.units_of(plan, wanted, (&lowered, &checked), states, limit).await?;
 
         while let Some(state) = left.pop() {
             if !plan.units.iter().any(|u| u.key == state.key && u.op == Some(Op::Delete)) {
@@ -229,12 +234,25 @@ impl<'a> ResourceRun<'a> {
         Ok(End { summary, pending, strays })
     }
 
+    /// The resource as the plan lowered it, or lowered now where other resources have told more since.
+    fn prepared(&self, wanted: &Wanted) -> Result<Prepared, Trouble> {
+        let target = |id: &ResourceId| self.target(id);
+        let prepared = self.prepared.lock().unwrap_or_else(|e| e.into_inner()).remove(&wanted.manifest.id);
+        match prepared.filter(|prepared| prepared.holds(&wanted.manifest, &target)) {
+            Some(prepared) => Ok(prepared),
+            None => {
+                let lowered = lower(self.catalog, wanted, &self.request.label_prefix, &target)?;
+                Ok(Prepared::new(lowered, given(&wanted.manifest, &target)))
+            }
+        }
+    }
+
     /// All units, each as soon as those it depends on are there.
     async fn units_of(
         &self,
         plan: &ResourcePlan,
         wanted: &Wanted,
-        lowered: &Lowered,
+        (lowered, checked): (&Lowered, &HashSet<String>),
         states: Vec<UnitState>,
         limit: Limit,
     ) -> Result<HashMap<String, Made>, Stop> {
@@ -278,6 +296,7 @@ impl<'a> ResourceRun<'a> {
                     state.as_ref().and_then(|s| self.seen.lock().unwrap_or_else(|e| e.into_inner()).remove(&s.token));
                 let others_wait = self.needed.contains(&plan.id) || inner.contains(unit.key.as_str());
                 let (provider, identity) = (&*provider, &identity);
+                let is_checked = checked.contains(&unit.key);
                 running.push(async move {
                     let calls = UnitCalls {
                         cx: &self.cx,
@@ -293,7 +312,7 @@ impl<'a> ResourceRun<'a> {
                     };
                     let planned = plan.units.iter().find(|u| u.key == unit.key && u.op != Some(Op::Delete));
                     let unit_loop = UnitLoop { calls, planned, wait: self.cx.options.wait || others_wait };
-                    (i, unit_loop.make(props, state, deposed, hint).await)
+                    (i, unit_loop.make(props, is_checked, state, deposed, hint).await)
                 });
             }
             let Some((i, result)) = running.next().await else { break };

@@ -78,10 +78,12 @@ pub(crate) struct UnitLoop<'a> {
 }
 
 impl UnitLoop<'_> {
-    /// `hint` is what the plan saw of `row`, so that the first pass need not look again.
+    /// `hint` is what the plan saw of `row`, so that the first pass need not look again; `checked` says that it checked the
+    /// properties.
     pub async fn make(
         &self,
         props: Props,
+        checked: bool,
         row: Option<UnitState>,
         deposed: Vec<UnitState>,
         hint: Option<Option<Observed>>,
@@ -101,7 +103,7 @@ impl UnitLoop<'_> {
             looked: hint,
             reads: Patience::default(),
             calls: Patience::default(),
-            checked: false,
+            checked,
             waiting: Instant::now(),
             ours_until: None,
             created: false,

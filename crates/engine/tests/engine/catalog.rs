@@ -94,6 +94,7 @@ impl Catalog for Fake {
     }
     fn lower(&self, input: &LowerInput<'_>) -> Result<Lowered, Trouble> {
         let mut lowered = Lowered::default();
+        self.cloud.lock().asked.push(format!("lower {}", input.id.name));
         match input.id.kind.as_str() {
             "CivoVpc" => {
                 let spec = CivoVpcSpec::decode(input.spec).unwrap();
@@ -202,6 +203,7 @@ impl Handler for FakeHandler {
         self.holds_data
     }
     async fn check(&self, desired: Props, _: Option<&Observed>) -> Outcome<Props> {
+        self.cloud.lock().asked.push(format!("check {}", self.unit_type));
         self.cloud.other("check").await.map(|()| desired)
     }
     async fn read(&self, id: &str, _: &Props) -> Outcome<Option<Observed>> {

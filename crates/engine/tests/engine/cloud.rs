@@ -46,6 +46,8 @@ pub struct Inner {
     pub calls: usize,
     /// Changes that took effect, in order, such as `create fake.network net`.
     pub log: Vec<String>,
+    /// What was lowered and checked, in order.
+    pub asked: Vec<String>,
     pub faults: Faults,
     pub dead: bool,
     pub lag: Duration,
@@ -66,6 +68,7 @@ impl Cloud {
             next_id: 0,
             calls: 0,
             log: Vec::new(),
+            asked: Vec::new(),
             faults: Arc::new(|_, _| Fault::None),
             dead: false,
             lag: Duration::ZERO,

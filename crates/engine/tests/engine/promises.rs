@@ -148,3 +148,33 @@ async fn a_name_taken_by_our_own_attempt_is_adopted() {
     });
     world.settle(&Spec::full()).await;
 }
+
+/// What the plan lowered and checked is carried out as it is; only what was not known then is lowered again.
+#[tokio::test(start_paused = true)]
+async fn lowering_and_checks_are_done_once_for_a_run() {
+    let mut world = World::with(&Spec::full()).await;
+    world.cloud.lock().asked.clear();
+    let wanted = Spec { nodes: 5, rules: 2, ..Spec::full() };
+    let report = world.apply(&wanted).await.unwrap();
+    assert!(report.failed.is_empty(), "{report:?}");
+    let mut asked = std::mem::take(&mut world.cloud.lock().asked);
+    asked.sort();
+    assert_eq!(
+        asked,
+        [
+            "check fake.cluster",
+            "check fake.firewall",
+            "lower batch",
+            "lower fw",
+            "lower k8s",
+            "lower net",
+            "lower test"
+        ]
+    );
+    let mut world = World::new();
+    world.apply(&Spec { pools: vec![], inner: vec![], firewall: false, ..Spec::full() }).await.unwrap();
+    let asked = world.cloud.lock().asked.clone();
+    let times = |what: &str| asked.iter().filter(|one| *one == what).count();
+    assert_eq!((times("lower net"), times("check fake.network")), (1, 1), "{asked:?}");
+    assert_eq!((times("lower k8s"), times("check fake.cluster")), (2, 2), "its network was not there yet: {asked:?}");
+}
