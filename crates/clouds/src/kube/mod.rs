@@ -236,10 +236,8 @@ impl Kube {
             request = request.header("content-type", kind).body(body.to_string());
         }
         let lost = |why: String| {
-            Trouble::new(
-                Class::Retry { after: None },
-                format!("{method} {path}: no answer from the cluster's API at {}: {why}", self.server),
-            )
+            let message = format!("no answer from the cluster's API at {}: {why}", self.server);
+            Trouble::new(Class::Retry { after: None }, message).call(format!("{method} {path}"))
         };
         may_send(|| format!("{method} {path}"))?;
         let response = ask(&method, path, request).await.map_err(|e| lost(causes(&e)))?;
@@ -259,7 +257,8 @@ impl Kube {
             _ => Class::Refused,
         };
         let words = answer.get("message").and_then(Value::as_str).unwrap_or_default();
-        Err(Trouble::new(class, format!("{method} {path}: the cluster's API answered {} {words}", status.as_u16())))
+        let message = format!("the cluster's API answered {} {words}", status.as_u16());
+        Err(Trouble::new(class, message).call(format!("{method} {path}")))
     }
 }
 
