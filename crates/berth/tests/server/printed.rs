@@ -108,7 +108,6 @@ const MESSAGES: &[(&str, &str, How)] = &[
     ("berth/src/files.rs", "to write a first one:   berth init --out {}", LAPTOP),
     ("berth/src/kept_heads.rs", "as `berth audit head` prints it", Not("it tells where such a line comes from")),
     ("berth/src/kept_heads.rs", "berth audit head >> FILE", Form),
-    ("berth/src/manifests.rs", "berth init", Not("it looks for that line")),
     ("berth/src/remote/args.rs", "berth login https://HOST:7443", Form),
     ("berth/src/remote/args.rs", "berth context use NAME", Form),
     (
