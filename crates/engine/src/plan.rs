@@ -12,7 +12,7 @@ use crate::observe::{no_handler, observe};
 use crate::patience::shows_up_by;
 use crate::prepared::Prepared;
 use crate::reason::{PlanReason, WrittenUnitPlan};
-use crate::unit::{Change, Identity, Observed, Op, Phase, Props, Stray, Unit, UnitState};
+use crate::unit::{Change, Identity, Lowered, Observed, Op, Phase, Props, Stray, Unit, UnitState};
 use crate::unit_loop::refused_change;
 use crate::unknown::is_unknown;
 use berth_model::{Manifest, ResourceId};
@@ -220,18 +220,10 @@ pub async fn plan(catalog: &dyn Catalog, request: &Request) -> Planned {
         }
     }
 
-    let mut graph = Graph::new(0..request.wanted.len());
-    for (index, wanted) in request.wanted.iter().enumerate() {
-        for parent in parents(&wanted.manifest).iter().filter_map(|id| wanted_ids.get(id)) {
-            graph.edge(*parent, index);
-        }
-    }
-    let order = match graph.order() {
+    let order = match by_references(request, &wanted_ids) {
         Ok(order) => order,
-        Err(circle) => {
-            let names: Vec<String> = circle.iter().map(|i| request.wanted[*i].manifest.id.to_string()).collect();
-            let trouble = Trouble::refused(format!("these refer to each other in a circle: {}", names.join(", ")));
-            troubles.push((request.wanted[circle[0]].manifest.id.clone(), trouble));
+        Err(trouble) => {
+            troubles.push(trouble);
             return Planned { plan: Plan::default(), troubles, seen, learned, prepared: HashMap::new() };
         }
     };
@@ -271,6 +263,25 @@ pub async fn plan(catalog: &dyn Catalog, request: &Request) -> Planned {
     }
     resources.extend(deletions(catalog, request, &seen).await);
     Planned { plan: Plan { resources, much_gone: tally.much_gone() }, troubles, seen, learned, prepared }
+}
+
+/// Positions of the wanted resources, each after those that it refers to.
+fn by_references(
+    request: &Request,
+    wanted_ids: &HashMap<&ResourceId, usize>,
+) -> Result<Vec<usize>, (ResourceId, Trouble)> {
+    let mut graph = Graph::new(0..request.wanted.len());
+    for (index, wanted) in request.wanted.iter().enumerate() {
+        for parent in parents(&wanted.manifest).iter().filter_map(|id| wanted_ids.get(id)) {
+            graph.edge(*parent, index);
+        }
+    }
+    graph.order().map_err(|circle| {
+        let ids: Vec<&ResourceId> = circle.iter().map(|index| &request.wanted[*index].manifest.id).collect();
+        let names: Vec<String> = ids.iter().map(ToString::to_string).collect();
+        let message = format!("these refer to each other in a circle: {}", names.join(", "));
+        (ids[0].clone(), Trouble::refused(message))
+    })
 }
 
 /// Whether it would be shown by now if it was there.
@@ -356,35 +367,11 @@ impl Planner<'_> {
             made.insert(unit.key.clone(), outputs);
             units.push(planned);
         }
-        let keys: HashSet<&str> = lowered.units.iter().map(|u| u.key.as_str()).collect();
-        for state in states {
-            let reason = match keys.contains(state.key.as_str()) {
-                false => PlanReason::NoLongerDeclared,
-                true if live.get(state.key.as_str()).is_none_or(|live| live.token != state.token) => {
-                    PlanReason::AlreadyReplaced
-                }
-                true => continue,
-            };
-            let handler = provider.as_deref().and_then(|p| p.handler(&state.unit_type));
-            let observed = self.seen.get(&state.token).and_then(Option::as_ref);
-            if let (Some(handler), Some(observed)) = (handler, observed.filter(|_| !keys.contains(state.key.as_str())))
-            {
-                handler.check_leaving(observed, &units).await?;
-            }
-            units.push(gone(state, handler, self.seen.get(&state.token).is_none_or(Option::is_some), Some(reason)));
-        }
+        let going = self.going(provider.as_deref(), &lowered, states, &live, &units).await?;
+        units.extend(going);
 
         self.outputs.insert(id.clone(), outputs_of(&lowered, &made));
-        let known = self.request.known.resources.get(id);
-        let action = match (units.is_empty(), known) {
-            (true, None) => Action::Create,
-            // Without units, only the manifest can tell whether there is something to do.
-            (true, Some(known)) if !known.settled || known.manifest.to_json() != wanted.manifest.to_json() => {
-                Action::Update
-            }
-            (true, Some(_)) => Action::Unchanged,
-            (false, _) => action_of(&units),
-        };
+        let action = self.action(wanted, &units);
         let mut after = parents(&wanted.manifest);
         after.retain(|parent| self.wanted_ids.contains_key(parent));
         after.sort();
@@ -394,6 +381,49 @@ impl Planner<'_> {
         let mut prepared = Prepared::new(lowered, given);
         checked.into_iter().for_each(|(key, props)| prepared.checked(&key, props));
         Ok((ResourcePlan { id: id.clone(), action, units, after, typical_seconds, strays }, prepared))
+    }
+
+    /// What goes: objects that are not declared any more, and those that new ones have taken the place of. `units` is what
+    /// is planned for the others.
+    async fn going(
+        &self,
+        provider: Option<&dyn Provider>,
+        lowered: &Lowered,
+        states: &[UnitState],
+        live: &HashMap<&str, &UnitState>,
+        units: &[UnitPlan],
+    ) -> Result<Vec<UnitPlan>, Trouble> {
+        let keys: HashSet<&str> = lowered.units.iter().map(|u| u.key.as_str()).collect();
+        let mut going = Vec::new();
+        for state in states {
+            let reason = match keys.contains(state.key.as_str()) {
+                false => PlanReason::NoLongerDeclared,
+                true if live.get(state.key.as_str()).is_none_or(|live| live.token != state.token) => {
+                    PlanReason::AlreadyReplaced
+                }
+                true => continue,
+            };
+            let handler = provider.and_then(|p| p.handler(&state.unit_type));
+            let observed = self.seen.get(&state.token).and_then(Option::as_ref);
+            if let (Some(handler), Some(observed)) = (handler, observed.filter(|_| !keys.contains(state.key.as_str())))
+            {
+                handler.check_leaving(observed, units).await?;
+            }
+            going.push(gone(state, handler, self.seen.get(&state.token).is_none_or(Option::is_some), Some(reason)));
+        }
+        Ok(going)
+    }
+
+    fn action(&self, wanted: &Wanted, units: &[UnitPlan]) -> Action {
+        match (units.is_empty(), self.request.known.resources.get(&wanted.manifest.id)) {
+            (true, None) => Action::Create,
+            // Without units, only the manifest can tell whether there is something to do.
+            (true, Some(known)) if !known.settled || known.manifest.to_json() != wanted.manifest.to_json() => {
+                Action::Update
+            }
+            (true, Some(_)) => Action::Unchanged,
+            (false, _) => action_of(units),
+        }
     }
 
     /// Nothing is made in another account than the one where the rest is.
