@@ -70,7 +70,6 @@ async fn run(quick: bool) -> Result<Vec<Figure>> {
 }
 
 async fn sandbox(speed: Speed) -> Result<Sandbox> {
-    let any = "127.0.0.1:0".parse()?;
-    let config = Config { civo: any, digitalocean: any, kube: any, speed, ..Config::default() };
+    let config = Config { speed, ..Config::default() };
     Sandbox::start(config).await.map_err(|error| anyhow::anyhow!("the sandbox does not start: {error}"))
 }

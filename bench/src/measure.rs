@@ -1,7 +1,7 @@
 //! One command, measured from outside: the operating system's own account of what the process used.
 
 use anyhow::{Context, Result, bail};
-use berth_sandbox::{CloudName, Sandbox};
+use berth_sandbox::Sandbox;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -72,7 +72,7 @@ impl Bench {
             loop {
                 tokio::time::sleep(SAMPLE).await;
                 let now = Instant::now();
-                if is_busy(&world.ledger(CloudName::Civo)) {
+                if is_busy(&world.ledger(berth_sandbox::civo::NAME)) {
                     *seen.lock().unwrap_or_else(PoisonError::into_inner) += now - last;
                 }
                 last = now;
@@ -85,12 +85,12 @@ impl Bench {
     }
 
     pub async fn once(&self, what: &str, size: usize, args: &[&str]) -> Result<Figure> {
-        let before = self.sandbox.world().traffic(CloudName::Civo).total();
+        let before = self.sandbox.world().traffic(berth_sandbox::civo::NAME).total();
         let mut command = Command::new(&self.berth);
         command
             .args(args)
             .current_dir(self.folder.path())
-            .env("CIVO_API_URL", self.sandbox.civo_url())
+            .env("CIVO_API_URL", self.sandbox.url(berth_sandbox::civo::NAME))
             .env("CIVO_TOKEN", "bench")
             .env("BERTH_KEY", "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff")
             .stdin(Stdio::null())
@@ -112,7 +112,7 @@ impl Bench {
             size,
             wall_seconds,
             cpu_seconds: (usage.utime + usage.stime).as_secs_f64(),
-            api_calls: self.sandbox.world().traffic(CloudName::Civo).total() - before,
+            api_calls: self.sandbox.world().traffic(berth_sandbox::civo::NAME).total() - before,
             peak_mib: usage.maxrss as f64 / (1024.0 * 1024.0),
             provisioning_seconds: None,
         };

@@ -27,6 +27,7 @@ mod progress;
 mod project;
 mod remote;
 mod sandbox;
+mod sandbox_ports;
 mod saved_plan;
 mod sign_in;
 mod source;

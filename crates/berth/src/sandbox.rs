@@ -3,8 +3,9 @@
 
 use crate::failure::Failure;
 use crate::{progress, project};
-use berth_sandbox::{Config, Sandbox, SandboxError, Speed};
+use berth_sandbox::{Config, Sandbox, SandboxError, Speed, registry};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fs::{File, TryLockError};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -40,8 +41,8 @@ pub fn speed(text: &str) -> Result<Speed, String> {
 #[serde(rename_all = "camelCase")]
 pub struct Record {
     pub pid: u32,
-    pub civo_url: String,
-    pub digitalocean_url: String,
+    /// By the cloud's name.
+    pub urls: BTreeMap<String, String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<PathBuf>,
     pub speed: String,
@@ -114,11 +115,30 @@ pub fn recorded(folder: &Path) -> Option<Record> {
     }
     let mut text = String::new();
     File::open(record_path(folder)).ok()?.take(RECORD_BYTES).read_to_string(&mut text).ok()?;
-    serde_json::from_str(&text).ok()
+    read_record(&text)
 }
 
-/// Whether a sandbox is there: asked where no fault strikes.
-pub async fn answers(url: &str) -> bool {
+fn read_record(text: &str) -> Option<Record> {
+    let mut record: serde_json::Value = serde_json::from_str(text).ok()?;
+    let fields = record.as_object_mut()?;
+    // Version 0.1.0 wrote `civoUrl` and the like.
+    if !fields.contains_key("urls") {
+        let url =
+            |(name, url): (&String, &serde_json::Value)| Some((name.strip_suffix("Url")?.to_owned(), url.clone()));
+        let urls = fields.iter().filter_map(url).collect();
+        fields.insert("urls".into(), serde_json::Value::Object(urls));
+    }
+    serde_json::from_value(record).ok()
+}
+
+/// Whether a recorded sandbox is there, with all its clouds.
+pub async fn answers(record: &Record) -> bool {
+    let all = futures::future::join_all(record.urls.values().map(|url| answers_at(url))).await;
+    !all.is_empty() && all.into_iter().all(|answered| answered)
+}
+
+/// Asked where no fault strikes.
+async fn answers_at(url: &str) -> bool {
     let Some(address) = url.strip_prefix("http://") else { return false };
     let ask = async {
         let mut stream = tokio::net::TcpStream::connect(address).await.ok()?;
@@ -133,8 +153,8 @@ pub async fn answers(url: &str) -> bool {
 
 /// Simulated clouds for one command.
 pub struct Sandboxed {
-    pub civo_url: String,
-    pub digitalocean_url: String,
+    /// By the cloud's name.
+    pub urls: BTreeMap<String, String>,
     /// How many times faster than real clouds they are.
     pub pace: f64,
     /// The cloud itself, when it lives in this process.
@@ -153,7 +173,7 @@ impl Sandboxed {
 /// The sandbox that this project has running, or else one inside this process. `project` is the `.berth` folder.
 pub async fn connect_or_start(speed: Option<Speed>, project: &Path) -> Result<Sandboxed, Failure> {
     if let Some(record) = recorded(project)
-        && answers(&record.civo_url).await
+        && answers(&record).await
     {
         if let Some(speed) = speed
             && show_speed(speed) != record.speed
@@ -161,15 +181,13 @@ pub async fn connect_or_start(speed: Option<Speed>, project: &Path) -> Result<Sa
             anstream::eprintln!("the sandbox that is running has its own speed, {}; --speed is ignored", record.speed);
         }
         let pace = pace(&record.speed);
-        let (civo_url, digitalocean_url) = (record.civo_url, record.digitalocean_url);
-        return Ok(Sandboxed { civo_url, digitalocean_url, pace, guard: None });
+        return Ok(Sandboxed { urls: record.urls, pace, guard: None });
     }
     project::make(project)?;
     let speed = speed.unwrap_or(Speed::Times(1.0));
     let config = Config { state: Some(cloud_path(project)), speed, ..Config::default() };
     let sandbox = progress::patiently(WAITS, start_when_free(config)).await?;
-    let (civo_url, digitalocean_url) = (sandbox.civo_url(), sandbox.digitalocean_url());
-    Ok(Sandboxed { civo_url, digitalocean_url, pace: pace(&show_speed(speed)), guard: Some(sandbox) })
+    Ok(Sandboxed { urls: sandbox.urls(), pace: pace(&show_speed(speed)), guard: Some(sandbox) })
 }
 
 /// What a recorded speed means for how long things take.
@@ -199,9 +217,10 @@ pub fn cannot_start(error: &SandboxError) -> Failure {
     let failure = Failure::caused("the sandbox cannot start", error);
     match error {
         SandboxError::Bind { .. } => {
-            failure.help("another sandbox may be running; to end the one of this project:   berth sandbox --stop").help(
-                "to let free ports be chosen, add:   --civo 127.0.0.1:0 --digitalocean 127.0.0.1:0 --kube 127.0.0.1:0",
-            )
+            let free: String = registry::clouds().map(|cloud| format!("--{} 127.0.0.1:0 ", cloud.name)).collect();
+            failure
+                .help("another sandbox may be running; to end the one of this project:   berth sandbox --stop")
+                .help(format!("to let free ports be chosen, add:   {free}--kube 127.0.0.1:0"))
         }
         SandboxError::StateInUse { .. } => failure
             .help("another command is using this cloud; to share one between commands:   berth sandbox --background"),
@@ -230,8 +249,7 @@ mod tests {
         assert_eq!(recorded(folder.path()), None);
         let record = Record {
             pid: 1,
-            civo_url: "http://127.0.0.1:1".into(),
-            digitalocean_url: "http://127.0.0.1:2".into(),
+            urls: [("civo".into(), "http://127.0.0.1:1".into())].into(),
             state: None,
             speed: "max".into(),
         };
@@ -242,8 +260,7 @@ mod tests {
         drop(post);
         assert_eq!(recorded(folder.path()), None);
         // Killed: the record stays, and nobody holds the lock.
-        std::fs::write(record_path(folder.path()), r#"{"pid":1,"civoUrl":"a","digitaloceanUrl":"b","speed":"1"}"#)
-            .unwrap();
+        std::fs::write(record_path(folder.path()), r#"{"pid":1,"urls":{"civo":"a"},"speed":"1"}"#).unwrap();
         assert_eq!(recorded(folder.path()), None);
     }
 
@@ -251,12 +268,22 @@ mod tests {
     async fn a_cloud_inside_the_process_is_kept_between_commands() {
         let folder = tempfile::tempdir().unwrap();
         let first = connect_or_start(Some(Speed::Instant), folder.path()).await.unwrap();
-        assert!(answers(&first.civo_url).await && answers(&first.digitalocean_url).await);
+        assert!(!first.urls.is_empty());
+        for url in first.urls.values() {
+            assert!(answers_at(url).await, "{url}");
+        }
         first.stop().await;
         assert!(cloud_path(folder.path()).exists());
         let second = connect_or_start(None, folder.path()).await.unwrap();
-        assert!(answers(&second.civo_url).await);
+        assert!(answers_at(&second.urls["civo"]).await);
         second.stop().await;
+    }
+
+    #[test]
+    fn a_record_of_the_first_version_is_read() {
+        let record = read_record(r#"{"pid":1,"civoUrl":"a","digitaloceanUrl":"b","speed":"1"}"#).unwrap();
+        assert_eq!(record.urls, [("civo".into(), "a".into()), ("digitalocean".into(), "b".into())].into());
+        assert_eq!(read_record(&serde_json::to_string(&record).unwrap()), Some(record));
     }
 
     #[test]

@@ -97,8 +97,7 @@ impl Workspace {
     /// The accounts of these manifests and of the state.
     pub async fn accounts(&self, manifests: &[Arc<Manifest>]) -> Result<Accounts, Failure> {
         let simulated = self.sandbox.as_ref().map(|s| Simulated {
-            civo_url: s.civo_url.clone(),
-            digitalocean_url: s.digitalocean_url.clone(),
+            urls: s.urls.clone(),
             token: std::env::var("BERTH_SANDBOX_TOKEN").ok().filter(|token| !token.is_empty()),
             pace: s.pace,
         });

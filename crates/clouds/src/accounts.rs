@@ -1,6 +1,7 @@
 //! Which account a resource lives in, and where its credentials come from.
 
-use crate::{Clouds, Credentials, PROVIDERS};
+use crate::registry::{self, AccountBlock};
+use crate::{Clouds, Credentials};
 use berth_engine::handler::{Class, Outcome, Trouble};
 use berth_model::pb::berth::core::v1::{AccountSpec, SecretValue, secret_value::Source};
 use berth_model::{Manifest, ResourceId};
@@ -14,8 +15,8 @@ pub const TOKEN_BYTES_MAX: u64 = 64 << 10;
 /// Where simulated clouds answer; every account then talks to these.
 #[derive(Clone)]
 pub struct Simulated {
-    pub civo_url: String,
-    pub digitalocean_url: String,
+    /// By the cloud's name. One that is not here has no address, and cannot be called.
+    pub urls: BTreeMap<String, String>,
     /// What the simulated clouds were told to accept; any token will do when they were told nothing.
     pub token: Option<String>,
     /// How many times faster than real clouds they are.
@@ -23,18 +24,17 @@ pub struct Simulated {
 }
 
 impl Simulated {
-    /// By provider.
-    pub fn urls(&self) -> BTreeMap<String, String> {
-        [("civo", &self.civo_url), ("digitalocean", &self.digitalocean_url)]
-            .map(|(provider, url)| (provider.to_owned(), url.clone()))
-            .into()
+    pub fn at(urls: BTreeMap<String, String>, token: Option<String>, pace: f64) -> Self {
+        Self { urls, token, pace: if pace > 0.0 { pace } else { 1.0 } }
     }
 
-    /// The other way round; a cloud that is not named has no address, and cannot be called.
-    pub fn at(urls: &BTreeMap<String, String>, token: Option<String>, pace: f64) -> Self {
-        let url = |provider: &str| urls.get(provider).cloned().unwrap_or_default();
-        let pace = if pace > 0.0 { pace } else { 1.0 };
-        Self { civo_url: url("civo"), digitalocean_url: url("digitalocean"), token, pace }
+    /// What reaches one of them.
+    pub fn credentials(&self, provider: &str) -> Credentials {
+        let mut credentials = Credentials::new(provider, self.token.as_deref().unwrap_or("sandbox"));
+        credentials.api_url = Some(self.urls.get(provider).cloned().unwrap_or_default());
+        // Simulated clouds have no limit to respect, unless they say so themselves.
+        credentials.requests_per_second = 100_000;
+        credentials
     }
 }
 
@@ -44,7 +44,7 @@ pub struct Accounts {
     by_id: HashMap<ResourceId, Entry>,
     /// Those that cannot be read, and what to say of it.
     unreadable: HashMap<ResourceId, Trouble>,
-    env: HashMap<&'static str, Outcome<Credentials>>,
+    env: HashMap<String, Outcome<Credentials>>,
     simulated: Option<Simulated>,
     /// Provider whose credentials came with the request itself: they go before any account that is not named.
     given: Option<String>,
@@ -77,17 +77,11 @@ impl Declared {
     /// From an encoded spec.
     pub fn read(id: &ResourceId, spec: &[u8]) -> Outcome<Self> {
         let spec = AccountSpec::decode(spec).map_err(|_| Trouble::refused(format!("{id} cannot be read")))?;
-        let (token, observe_token, api_url, region) = match spec.provider.as_str() {
-            "civo" => {
-                let block = spec.civo.unwrap_or_default();
-                (block.token, block.observe_token, block.api_url, block.region)
-            }
-            "digitalocean" => {
-                let block = spec.digitalocean.unwrap_or_default();
-                (block.token, block.observe_token, block.api_url, String::new())
-            }
-            other => return Err(Trouble::refused(format!("{id}: no cloud is named `{other}`"))),
-        };
+        let cloud = registry::find(&spec.provider).map_err(|mut trouble| {
+            trouble.message = format!("{id}: {}", trouble.message).into();
+            trouble
+        })?;
+        let AccountBlock { token, observe_token, api_url, region } = (cloud.account)(&spec).unwrap_or_default();
         let given = |text: String| Some(text).filter(|t| !t.is_empty());
         Ok(Self {
             provider: spec.provider,
@@ -129,12 +123,15 @@ impl Accounts {
     /// `var` reads the environment.
     pub fn new(simulated: Option<Simulated>, var: impl Fn(&str) -> Option<String>) -> Self {
         let mut accounts = Self { simulated, ..Self::default() };
-        for provider in PROVIDERS {
-            let credentials = match accounts.simulated_credentials(provider) {
-                Some(credentials) => Ok(Credentials { region: crate::env_region(provider, &var), ..credentials }),
+        for cloud in registry::clouds() {
+            let provider = cloud.name;
+            let credentials = match &accounts.simulated {
+                Some(simulated) => {
+                    Ok(Credentials { region: cloud.usual_region(&var), ..simulated.credentials(provider) })
+                }
                 None => Credentials::from_env(provider, &var),
             };
-            accounts.env.insert(provider, credentials);
+            accounts.env.insert(provider.to_owned(), credentials);
         }
         accounts
     }
@@ -143,12 +140,11 @@ impl Accounts {
     pub fn given(&mut self, mut credentials: Credentials, var: impl Fn(&str) -> Option<String>) {
         credentials.api_url = credentials.api_url.or_else(|| usual_url(&credentials.provider, &var));
         self.given = Some(credentials.provider.clone());
-        let Some(provider) = PROVIDERS.iter().find(|p| **p == credentials.provider) else { return };
-        match (&self.simulated, self.env.get_mut(provider)) {
+        match (&self.simulated, self.env.get_mut(&credentials.provider)) {
             // A simulated cloud takes any token; where things are is said all the same.
             (Some(_), Some(Ok(simulated))) => simulated.region = credentials.region.or(simulated.region.take()),
             _ => {
-                self.env.insert(provider, Ok(credentials));
+                self.env.insert(credentials.provider.clone(), Ok(credentials));
             }
         }
     }
@@ -158,8 +154,8 @@ impl Accounts {
         let Declared { provider, token, api_url, region, requests_per_second, max_concurrent_tasks, .. } =
             Declared::read(id, spec)?;
         let api_url = api_url.or_else(|| usual_url(&provider, &var));
-        let credentials = match self.simulated_credentials(&provider) {
-            Some(credentials) => Ok(Credentials { max_concurrent_tasks, ..credentials }),
+        let credentials = match &self.simulated {
+            Some(simulated) => Ok(Credentials { max_concurrent_tasks, ..simulated.credentials(&provider) }),
             None => read_secret(id, &provider, token, &var).map(|token| Credentials {
                 provider: provider.clone(),
                 token,
@@ -194,16 +190,6 @@ impl Accounts {
             .help(format!("apply {id} again, or restore the state from a backup"));
         self.unreadable.insert(id.clone(), trouble);
         self.by_id.remove(id);
-    }
-
-    fn simulated_credentials(&self, provider: &str) -> Option<Credentials> {
-        let simulated = self.simulated.as_ref()?;
-        let url = if provider == "civo" { &simulated.civo_url } else { &simulated.digitalocean_url };
-        let mut credentials = Credentials::new(provider, simulated.token.as_deref().unwrap_or("sandbox"));
-        credentials.api_url = Some(url.clone());
-        // Simulated clouds have no limit to respect, unless they say so themselves.
-        credentials.requests_per_second = 100_000;
-        Some(credentials)
     }
 
     /// The account of a resource: the one it names, else the provider's only one in the same org and env, else the
@@ -305,8 +291,7 @@ impl Accounts {
 
 /// Where the API is, the environment says, unless the account does.
 pub fn usual_url(provider: &str, var: &impl Fn(&str) -> Option<String>) -> Option<String> {
-    let name = if provider == "civo" { "CIVO_API_URL" } else { "DIGITALOCEAN_API_URL" };
-    var(name).filter(|url| !url.trim().is_empty())
+    registry::find(provider).ok()?.usual_url(var)
 }
 
 /// The Account behind a name that units remember; `None` where the credentials are the environment's.
@@ -370,12 +355,7 @@ mod tests {
 
     #[test]
     fn simulated_clouds_are_in_the_region_that_is_given() {
-        let simulated = Simulated {
-            civo_url: "http://127.0.0.1:1".into(),
-            digitalocean_url: "http://127.0.0.1:2".into(),
-            token: None,
-            pace: 1.0,
-        };
+        let simulated = Simulated::at(BTreeMap::new(), None, 1.0);
         let var = |name: &str| (name == "CIVO_REGION").then(|| "LON1".to_owned());
         let mut accounts = Accounts::new(Some(simulated), var);
         let region = |accounts: &Accounts| accounts.choose_for("civo", None, "", "").unwrap().region;

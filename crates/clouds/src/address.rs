@@ -1,6 +1,7 @@
 //! Addresses of APIs that someone else chose: an Account on a server. What answers on the machine itself, or on its link, such as
 //! the metadata service of the cloud that it runs in, is not for whoever may write an Account.
 
+use crate::registry;
 use berth_engine::handler::{Outcome, Trouble};
 use reqwest::Url;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
@@ -47,9 +48,10 @@ pub fn origin(url: &str) -> Option<String> {
 }
 
 fn refused(url: &str) -> Trouble {
+    let variables: Vec<&str> = registry::clouds().map(|cloud| cloud.variables.api_url).collect();
     Trouble::refused(format!("{url} is an address of the machine itself or of its link, which no Account may name"))
         .help("give the address of the cloud's API, or leave `apiUrl` out")
-        .help("where it is known to the machine that the worker runs on, its own CIVO_API_URL or DIGITALOCEAN_API_URL says it")
+        .help(format!("where the worker's machine knows the address, set it there, in {}", variables.join(" or ")))
 }
 
 /// Refuses an address that is plainly local, before anything is looked up.

@@ -3,14 +3,15 @@
 pub mod accounts;
 pub mod address;
 mod bounds;
-pub mod civo;
-pub mod digitalocean;
+mod civo;
+mod digitalocean;
 mod gather;
 mod hold;
 pub mod http;
 pub mod import;
 pub mod kube;
 mod labels;
+pub mod registry;
 mod right;
 mod times;
 mod units;
@@ -29,7 +30,7 @@ pub use right::{Right, with_right};
 /// Which cloud, and who we are there.
 #[derive(Clone, Debug)]
 pub struct Credentials {
-    /// `civo` or `digitalocean`.
+    /// The cloud's name.
     pub provider: String,
     pub token: SecretString,
     /// Address of the API; the cloud's own when absent.
@@ -54,9 +55,6 @@ pub fn one_form(id: &str) -> String {
     }
 }
 
-/// The providers that there are.
-pub const PROVIDERS: [&str; 2] = ["civo", "digitalocean"];
-
 impl Credentials {
     pub fn new(provider: impl Into<String>, token: impl Into<String>) -> Self {
         Self {
@@ -73,53 +71,30 @@ impl Credentials {
     /// From the variables that the clouds' own tools use. `var` reads one of them.
     pub fn from_env(provider: &str, var: impl Fn(&str) -> Option<String>) -> Outcome<Self> {
         let given = |name: &str| var(name).filter(|value| !value.trim().is_empty());
-        let (tokens, url): (&[&str], _) = match provider {
-            "civo" => (&["CIVO_TOKEN"], "CIVO_API_URL"),
-            "digitalocean" => (&["DIGITALOCEAN_ACCESS_TOKEN", "DIGITALOCEAN_TOKEN"], "DIGITALOCEAN_API_URL"),
-            other => return Err(unknown_provider(other)),
-        };
-        let Some(token) = tokens.iter().find_map(|name| given(name)) else {
-            return Err(Trouble::new(
-                Class::Unauthorized,
-                format!("there is no token for {provider}: {} is not set", tokens[0]),
-            )
-            .help(format!("set {} to an API token, or apply an Account and name it in `spec.account`", tokens[0]))
-            .help("to try it without an account, add --sandbox"));
+        let cloud = registry::find(provider)?;
+        let names = &cloud.variables;
+        let Some(token) = names.token.iter().find_map(|name| given(name)) else {
+            let name = names.token.first().copied().unwrap_or_default();
+            let message = format!("there is no token for {provider}: {name} is not set");
+            return Err(Trouble::new(Class::Unauthorized, message)
+                .help(format!("set {name} to an API token, or apply an Account and name it in `spec.account`"))
+                .help("to try it without an account, add --sandbox"));
         };
         Ok(Self {
             provider: provider.into(),
             token: SecretString::from(token.trim().to_owned()),
-            api_url: given(url),
+            api_url: cloud.usual_url(&var),
             foreign_url: false,
-            region: env_region(provider, &var),
+            region: cloud.usual_region(&var),
             requests_per_second: 0,
             max_concurrent_tasks: 0,
         })
     }
 }
 
-/// The region that a cloud's own tools would take from the environment.
-fn env_region(provider: &str, var: impl Fn(&str) -> Option<String>) -> Option<String> {
-    let given = (provider == "civo").then(|| var("CIVO_REGION")).flatten();
-    given.filter(|region| !region.trim().is_empty()).map(|region| region.to_ascii_lowercase())
-}
-
-/// Where a cloud's own API is; empty for a cloud that there is not.
-pub fn api_url(provider: &str) -> &'static str {
-    match provider {
-        "civo" => civo::API_URL,
-        "digitalocean" => digitalocean::api::API_URL,
-        _ => "",
-    }
-}
-
 /// Opens a connection; nothing is sent yet.
 pub fn connect(credentials: &Credentials) -> Outcome<Arc<dyn Provider>> {
-    match credentials.provider.as_str() {
-        "civo" => civo::connect(credentials),
-        "digitalocean" => digitalocean::connect(credentials),
-        other => Err(unknown_provider(other)),
-    }
+    (registry::find(&credentials.provider)?.connect)(credentials)
 }
 
 /// Resource and resolved references in, units out. Pure.
@@ -133,14 +108,11 @@ pub fn lower(input: &LowerInput<'_>) -> Result<Lowered, Trouble> {
         }
         // Facts for Berth itself.
         "Environment" | "Policy" => Ok(Lowered::default()),
-        kind if kind.starts_with("Civo") => civo::lower(input),
-        kind if kind.starts_with("DigitalOcean") => digitalocean::lower(input),
-        kind => Err(Trouble::refused(format!("no cloud knows the kind {kind}"))),
+        name => match berth_model::registry().kind(name) {
+            Some(kind) => (registry::find(&kind.provider)?.lower)(input),
+            None => Err(Trouble::refused(format!("no cloud knows the kind {name}"))),
+        },
     }
-}
-
-fn unknown_provider(name: &str) -> Trouble {
-    Trouble::refused(format!("no cloud is named `{name}`")).help(format!("there are: {}", PROVIDERS.join(", ")))
 }
 
 /// The accounts of a run, each connected when it is first needed.

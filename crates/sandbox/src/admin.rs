@@ -5,7 +5,8 @@ use std::time::Duration;
 use hyper::Method;
 use serde_json::{Value, json};
 
-use crate::http::{Call, CloudName, Reply};
+use crate::http::{Call, Reply};
+use crate::registry::CloudName;
 use crate::rule;
 use crate::world::World;
 

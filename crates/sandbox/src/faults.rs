@@ -8,7 +8,8 @@ use hyper::Method;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-use crate::http::{CloudName, Effects, Refusal, mutating};
+use crate::http::{Effects, Refusal, mutating};
+use crate::registry::CloudName;
 use crate::rule::{Action, Methods, Rule, When};
 
 /// Where the clusters' Kubernetes APIs are.
@@ -203,7 +204,7 @@ mod tests {
     }
 
     fn outcome(faults: &Faults, method: Method, path: &str) -> Outcome {
-        faults.judge(CloudName::Civo, &method, path).outcome
+        faults.judge(crate::civo::NAME, &method, path).outcome
     }
 
     #[test]
@@ -247,7 +248,7 @@ mod tests {
     #[test]
     fn delays_and_effects_add_up_and_let_the_call_pass() {
         let f = faults(&["delay=10ms", "delay=20ms", "no-capacity=fra1", "stuck"]);
-        let verdict = f.judge(CloudName::Civo, &Method::POST, "/v2/kubernetes/clusters");
+        let verdict = f.judge(crate::civo::NAME, &Method::POST, "/v2/kubernetes/clusters");
         assert_eq!((verdict.delay, &verdict.outcome), (Duration::from_millis(30), &Outcome::Pass));
         assert!(verdict.effects.stuck && verdict.effects.out_of_capacity("FRA1"));
     }
@@ -255,9 +256,9 @@ mod tests {
     #[test]
     fn late_is_for_changes_and_lag_for_reads_beside_any_other_rule() {
         let f = faults(&["lag=2s", "random=0", "late=300ms nth=2"]);
-        let read = f.judge(CloudName::Civo, &Method::GET, "/v2/networks");
+        let read = f.judge(crate::civo::NAME, &Method::GET, "/v2/networks");
         assert_eq!((read.outcome, read.effects.lag), (Outcome::Pass, Duration::from_secs(2)));
-        let change = f.judge(CloudName::Civo, &Method::POST, "/v2/networks");
+        let change = f.judge(crate::civo::NAME, &Method::POST, "/v2/networks");
         assert_eq!((change.outcome, change.effects.lag), (Outcome::Pass, Duration::ZERO));
         assert_eq!(outcome(&f, Method::PUT, "/v2/networks/1"), Outcome::Late(Duration::from_millis(300)));
         assert_eq!(f.longest_lag(), Duration::from_secs(2));
@@ -266,19 +267,19 @@ mod tests {
     #[test]
     fn a_rule_for_one_cloud_leaves_the_other_alone() {
         let f = faults(&["digitalocean 500"]);
-        assert_eq!(f.judge(CloudName::Civo, &Method::GET, "/").outcome, Outcome::Pass);
-        assert_ne!(f.judge(CloudName::DigitalOcean, &Method::GET, "/").outcome, Outcome::Pass);
+        assert_eq!(f.judge(crate::civo::NAME, &Method::GET, "/").outcome, Outcome::Pass);
+        assert_ne!(f.judge(crate::digitalocean::NAME, &Method::GET, "/").outcome, Outcome::Pass);
     }
 
     #[test]
     fn only_rules_with_their_path_are_for_clusters() {
         let faults = faults(&["mutating 503", "mutating /clusters/** hold-before nth=2"]);
         let outcome =
-            |method: Method| faults.judge_cluster(CloudName::Civo, &method, "/clusters/x/api/v1/pods").outcome;
+            |method: Method| faults.judge_cluster(crate::civo::NAME, &method, "/clusters/x/api/v1/pods").outcome;
         assert_eq!(outcome(Method::GET), Outcome::Pass);
         assert_eq!(outcome(Method::PATCH), Outcome::Pass);
         assert_eq!(outcome(Method::PATCH), Outcome::HoldBefore);
-        let cloud = faults.judge(CloudName::Civo, &Method::POST, "/v2/networks").outcome;
+        let cloud = faults.judge(crate::civo::NAME, &Method::POST, "/v2/networks").outcome;
         assert_eq!(cloud, Outcome::Refuse(Refusal::Injected { status: 503, retry_after: None }));
     }
 }

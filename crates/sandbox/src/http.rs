@@ -1,7 +1,6 @@
 //! What a simulated cloud sees of a call and gives back; the same for all clouds.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,29 +9,9 @@ use percent_encoding::percent_decode_str;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::registry::CloudName;
+
 pub const MAX_BODY_BYTES: usize = 1 << 20;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum CloudName {
-    Civo,
-    DigitalOcean,
-}
-
-impl CloudName {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            CloudName::Civo => "civo",
-            CloudName::DigitalOcean => "digitalocean",
-        }
-    }
-}
-
-impl fmt::Display for CloudName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
 
 /// A cloud's HTTP API. Handlers run to the end without waiting for anything.
 pub trait Cloud: Send + Sync + 'static {

@@ -1,4 +1,4 @@
-//! Simulated clouds: the real HTTP APIs of Civo and DigitalOcean on loopback, with provisioning time, faults
+//! Simulated clouds: the real HTTP APIs of clouds on loopback, with provisioning time, faults
 //! and quotas, faithful enough for the clouds' own clients.
 //!
 //! Phases are never pushed by background tasks: every object holds the times at which it changes, and what a
@@ -12,12 +12,14 @@ pub mod faults;
 pub mod http;
 pub mod kube;
 mod log;
+pub mod registry;
 pub mod rule;
 mod server;
 pub mod table;
 pub mod traffic;
 pub mod world;
 
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -25,19 +27,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 pub use clock::{SimTime, Speed};
-pub use http::CloudName;
+pub use registry::CloudName;
 pub use rule::{Rule, RuleError};
 pub use world::{ClusterView, NodeView, TaintView, World};
 
 use kube::KubeServer;
 use server::Server;
 
+const FREE_PORT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
 /// How a sandbox is to run. The default: any free ports, real speed, nothing kept, no faults.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Loopback addresses; port 0 takes any free one.
-    pub civo: SocketAddr,
-    pub digitalocean: SocketAddr,
+    /// Loopback addresses of the clouds; port 0 takes any free one, and so does a cloud that is not named.
+    pub clouds: BTreeMap<CloudName, SocketAddr>,
     pub kube: SocketAddr,
     pub speed: Speed,
     /// Where objects are kept between runs.
@@ -51,11 +54,9 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Config {
-        let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         Config {
-            civo: any,
-            digitalocean: any,
-            kube: any,
+            clouds: BTreeMap::new(),
+            kube: FREE_PORT,
             speed: Speed::Times(1.0),
             state: None,
             fail: vec![],
@@ -74,7 +75,7 @@ pub struct Quota {
     pub nodes: u64,
     pub networks: u64,
     pub firewalls: u64,
-    /// DigitalOcean's rate limits, on the simulated clock. The real ones are 5,000 and 250.
+    /// Rate limits of the clouds that have them, on the simulated clock.
     pub requests_per_hour: u32,
     pub requests_per_minute: u32,
 }
@@ -126,8 +127,7 @@ impl SandboxError {
 pub struct Sandbox {
     world: Arc<World>,
     kube: Arc<KubeServer>,
-    civo: Server,
-    digitalocean: Server,
+    clouds: BTreeMap<CloudName, Server>,
 }
 
 impl Sandbox {
@@ -136,25 +136,29 @@ impl Sandbox {
             return Err(SandboxError::NotLoopback { addr: config.kube });
         }
         // Ports before the state file: a taken port must not touch what is kept.
-        let civo = server::bind(config.civo).await?;
-        let digitalocean = server::bind(config.digitalocean).await?;
+        let mut listeners = Vec::new();
+        for cloud in registry::clouds() {
+            let addr = config.clouds.get(&cloud.name).copied().unwrap_or(FREE_PORT);
+            listeners.push((cloud, server::bind(addr).await?));
+        }
         let world = Arc::new(World::open(&config)?);
         let kube = Arc::new(KubeServer::start(config.kube, config.state.as_deref(), world.clone()).await?);
-        let civo_api = Arc::new(civo::Civo { world: world.clone(), kube: kube.clone() });
-        let digitalocean_api = Arc::new(digitalocean::DigitalOcean { world: world.clone(), kube: kube.clone() });
-        let civo = Server::start(civo, civo_api, world.clone(), config.token.clone())?;
-        let digitalocean = Server::start(digitalocean, digitalocean_api, world.clone(), config.token)?;
-        Ok(Sandbox { world, kube, civo, digitalocean })
+        let mut clouds = BTreeMap::new();
+        for (cloud, listener) in listeners {
+            let api = (cloud.api)(world.clone(), kube.clone());
+            clouds.insert(cloud.name, Server::start(listener, api, world.clone(), config.token.clone())?);
+        }
+        Ok(Sandbox { world, kube, clouds })
     }
 
-    /// `http://127.0.0.1:PORT`, without a path: what `CIVO_API_URL` takes.
-    pub fn civo_url(&self) -> String {
-        format!("http://{}", self.civo.addr())
+    /// `http://127.0.0.1:PORT`, without a path: what the tools of that cloud take as its address.
+    pub fn url(&self, cloud: CloudName) -> String {
+        format!("http://{}", self.clouds[&cloud].addr())
     }
 
-    /// `http://127.0.0.1:PORT`, without a path: what `DIGITALOCEAN_API_URL` takes.
-    pub fn digitalocean_url(&self) -> String {
-        format!("http://{}", self.digitalocean.addr())
+    /// The addresses of all clouds, by name.
+    pub fn urls(&self) -> BTreeMap<String, String> {
+        self.clouds.keys().map(|name| (name.to_string(), self.url(*name))).collect()
     }
 
     pub fn kube_addr(&self) -> SocketAddr {
@@ -167,8 +171,9 @@ impl Sandbox {
 
     /// Closes every port and connection and lets go of the state file.
     pub async fn stop(self) {
-        self.civo.stop().await;
-        self.digitalocean.stop().await;
+        for cloud in self.clouds.into_values() {
+            cloud.stop().await;
+        }
         self.kube.stop().await;
         self.world.close();
     }

@@ -11,7 +11,6 @@ use serde_json::Value;
 use crate::SandboxError;
 use crate::clock::Anchor;
 use crate::table::AnyTable;
-use crate::world::Accounts;
 
 const FORMAT: u32 = 1;
 /// An object of the clouds is a few kilobytes; a longer line is no line of ours.
@@ -24,7 +23,7 @@ pub struct Header {
     pub clock: Anchor,
     /// Ids of the accounts: a state file is one account with each cloud. Empty in files of earlier versions.
     #[serde(default)]
-    pub accounts: Accounts,
+    pub accounts: BTreeMap<String, String>,
     /// Creates and deletes ever, by type: compaction drops the lines that they could be counted from.
     pub totals: BTreeMap<String, (u64, u64)>,
 }
@@ -115,7 +114,12 @@ impl Opened {
     }
 
     /// Writes the short form beside the file and puts it in its place.
-    pub fn compact(self, clock: Anchor, accounts: Accounts, tables: &[&dyn AnyTable]) -> Result<Log, SandboxError> {
+    pub fn compact(
+        self,
+        clock: Anchor,
+        accounts: BTreeMap<String, String>,
+        tables: &[&dyn AnyTable],
+    ) -> Result<Log, SandboxError> {
         let failed = |source: io::Error| SandboxError::State { path: self.path.clone(), source };
         let mut text = Vec::new();
         let mut totals = BTreeMap::new();

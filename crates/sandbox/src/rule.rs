@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hyper::Method;
 
-use crate::http::CloudName;
+use crate::registry::{self, CloudName};
 
 pub const MAX_DELAY: Duration = Duration::from_secs(600);
 const MAX_RULE_BYTES: usize = 1024;
@@ -155,7 +155,7 @@ fn method(word: &str) -> Option<Methods> {
 }
 
 fn cloud_name(word: &str) -> Option<CloudName> {
-    [CloudName::Civo, CloudName::DigitalOcean].into_iter().find(|c| word.eq_ignore_ascii_case(c.as_str()))
+    registry::find(word).map(|cloud| cloud.name)
 }
 
 fn parse_when(word: &str) -> Result<Option<When>, String> {

@@ -1,57 +1,58 @@
 //! Every object of every simulated cloud, behind one short-held lock.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::clock::{Clock, SimTime, Speed};
 use crate::faults::Faults;
-use crate::http::CloudName;
 use crate::log::{Log, Opened};
+use crate::registry::{self, CloudName, CloudStore};
 use crate::table::AnyTable;
 use crate::traffic::Traffic;
-use crate::{Config, Quota, SandboxError, civo, digitalocean};
+use crate::{Config, Quota, SandboxError};
 
-/// The objects, as seen at one moment.
-pub struct State {
+/// One cloud's objects as seen at one moment, with what its handlers need besides.
+pub struct View<'a, S> {
     pub now: SimTime,
-    pub dice: Dice,
+    pub dice: &'a mut Dice,
     pub quota: Quota,
-    pub accounts: Accounts,
-    pub civo: civo::Store,
-    pub digitalocean: digitalocean::Store,
+    /// Id of the account.
+    pub account: &'a str,
+    pub store: &'a mut S,
+}
+
+/// The objects of all clouds.
+struct State {
+    now: SimTime,
+    dice: Dice,
+    quota: Quota,
+    clouds: Vec<CloudState>,
+}
+
+struct CloudState {
+    name: CloudName,
+    /// Id of the account. Two sandboxes are two accounts, unless they share a state file.
+    account: String,
+    store: Box<dyn CloudStore>,
 }
 
 impl State {
     fn tables(&self) -> Vec<&dyn AnyTable> {
-        let mut tables = self.civo.tables();
-        tables.extend(self.digitalocean.tables());
-        tables
+        self.clouds.iter().flat_map(|cloud| cloud.store.tables()).collect()
     }
 
     fn tables_mut(&mut self) -> Vec<&mut dyn AnyTable> {
-        let mut tables = self.civo.tables_mut();
-        tables.extend(self.digitalocean.tables_mut());
-        tables
+        self.clouds.iter_mut().flat_map(|cloud| cloud.store.tables_mut()).collect()
     }
-}
 
-/// Ids of the account with each cloud. Two sandboxes are two accounts, unless they share a state file.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Accounts {
-    pub civo: String,
-    /// A team's: the same person may be in several.
-    pub digitalocean: String,
-}
-
-impl Default for Accounts {
-    fn default() -> Accounts {
-        Accounts { civo: new_id(), digitalocean: new_id() }
+    fn accounts(&self) -> BTreeMap<String, String> {
+        self.clouds.iter().map(|cloud| (cloud.name.to_string(), cloud.account.clone())).collect()
     }
 }
 
@@ -99,37 +100,37 @@ pub struct World {
     inner: Mutex<Inner>,
     broken: OnceLock<String>,
     faults: Faults,
-    civo: Traffic,
-    digitalocean: Traffic,
+    traffic: BTreeMap<CloudName, Traffic>,
 }
 
 impl World {
     pub fn open(config: &Config) -> Result<World, SandboxError> {
         let dice = Dice::new(config.seed, config.speed);
-        let (civo, digitalocean) = (civo::Store::default(), digitalocean::Store::default());
-        let accounts = Accounts::default();
-        let mut state = State { now: SimTime(0), dice, quota: config.quota, accounts, civo, digitalocean };
+        let clouds = registry::clouds();
+        let clouds = clouds.map(|cloud| CloudState { name: cloud.name, account: new_id(), store: (cloud.store)() });
+        let mut state = State { now: SimTime(0), dice, quota: config.quota, clouds: clouds.collect() };
         let opened = match &config.state {
             Some(path) => Some(Opened::open(Path::new(path), &mut state.tables_mut())?),
             None => None,
         };
         let header = opened.as_ref().and_then(|o| o.header.as_ref());
-        if let Some(header) = header {
-            state.accounts = header.accounts.clone();
+        for cloud in &mut state.clouds {
+            if let Some(kept) = header.and_then(|header| header.accounts.get(cloud.name.as_str())) {
+                cloud.account.clone_from(kept);
+            }
         }
         let (fresh, anchor) = (header.is_none(), header.map(|h| h.clock));
         let clock = Clock::start(config.speed, anchor);
         state.now = clock.now();
         if fresh {
-            state.civo.seed(state.now);
-            state.digitalocean.seed(state.now);
+            state.clouds.iter_mut().for_each(|cloud| cloud.store.seed(state.now));
         }
         for table in state.tables_mut() {
             table.settle();
             table.sweep(clock.now());
         }
         let log = match opened {
-            Some(opened) => Some(opened.compact(clock.anchor(), state.accounts.clone(), &state.tables())?),
+            Some(opened) => Some(opened.compact(clock.anchor(), state.accounts(), &state.tables())?),
             None => None,
         };
         Ok(World {
@@ -137,13 +138,26 @@ impl World {
             inner: Mutex::new(Inner { state, log, buffer: Vec::new() }),
             broken: OnceLock::new(),
             faults: Faults::new(config.fail.clone(), config.seed),
-            civo: Traffic::default(),
-            digitalocean: Traffic::default(),
+            traffic: registry::for_each_cloud(|_| Traffic::default()),
         })
     }
 
-    /// Runs `work` on the objects as they are now. What it changed is in the state file before this returns.
-    pub fn with<R>(&self, work: impl FnOnce(&mut State) -> R) -> R {
+    /// Runs `work` on the objects of the cloud that keeps them in an `S`, as they are now. What it changed is in the state
+    /// file before this returns.
+    pub fn with<S: CloudStore, R>(&self, work: impl FnOnce(&mut View<'_, S>) -> R) -> R {
+        self.with_all(|state| {
+            let State { now, dice, quota, clouds } = state;
+            let found = clouds.iter_mut().find_map(|CloudState { account, store, .. }| {
+                let store: &mut dyn Any = store.as_mut();
+                Some((account, store.downcast_mut::<S>()?))
+            });
+            // The same descriptor names a cloud's handlers and makes its store.
+            let Some((account, store)) = found else { unreachable!("a cloud without objects is served") };
+            work(&mut View { now: *now, dice, quota: *quota, account, store })
+        })
+    }
+
+    fn with_all<R>(&self, work: impl FnOnce(&mut State) -> R) -> R {
         let mut guard = self.lock();
         let inner = &mut *guard;
         inner.state.now = self.clock.now();
@@ -193,27 +207,18 @@ impl World {
     }
 
     pub fn traffic(&self, cloud: CloudName) -> &Traffic {
-        match cloud {
-            CloudName::Civo => &self.civo,
-            CloudName::DigitalOcean => &self.digitalocean,
-        }
+        &self.traffic[&cloud]
     }
 
-    /// What a cluster of either cloud looks like from inside.
+    /// What a cluster of any cloud looks like from inside.
     pub fn cluster_view(&self, id: &str) -> Option<ClusterView> {
-        self.with(|state| {
-            let now = state.now;
-            state.civo.cluster_view(id, now).or_else(|| state.digitalocean.cluster_view(id, now))
-        })
+        self.with_all(|state| state.clouds.iter().find_map(|cloud| cloud.store.cluster_view(id, state.now)))
     }
 
     /// Every live object of a cloud, and how many were ever made and deleted.
     pub fn ledger(&self, cloud: CloudName) -> Value {
-        self.with(|state| {
-            let tables = match cloud {
-                CloudName::Civo => state.civo.tables(),
-                CloudName::DigitalOcean => state.digitalocean.tables(),
-            };
+        self.with_all(|state| {
+            let tables = state.clouds.iter().filter(|one| one.name == cloud).flat_map(|one| one.store.tables());
             let mut objects = Vec::new();
             let mut totals = BTreeMap::new();
             for table in tables {
@@ -243,6 +248,8 @@ pub struct ClusterView {
     pub id: String,
     pub name: String,
     pub cloud: CloudName,
+    /// The name of its storage class, and what provisions its volumes.
+    pub storage_class: (&'static str, &'static str),
     /// As `kubectl version` shows it, such as `v1.30.5+k3s1`.
     pub kubernetes_version: String,
     pub nodes: Vec<NodeView>,
@@ -294,7 +301,8 @@ mod tests {
         let sandbox = crate::Sandbox::start(Config { state, ..Config::default() }).await.unwrap();
         let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
         sandbox.world.lock().log.as_mut().unwrap().write_to(full);
-        let (http, url) = (reqwest::Client::builder().no_proxy().build().unwrap(), sandbox.civo_url());
+        let (http, url) =
+            (reqwest::Client::builder().no_proxy().build().unwrap(), sandbox.url(crate::civo::CLOUD.name));
         let read = http.get(format!("{url}/v2/regions")).send().await.unwrap();
         assert_eq!(read.status(), 200, "nothing to keep, nothing to fear");
         let body = json!({"label": "shop", "region": "FRA1"});

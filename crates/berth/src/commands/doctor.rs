@@ -12,7 +12,7 @@ use crate::project::{self, LookArgs};
 use crate::remote::Which;
 use crate::sandbox;
 use crate::terminal::harmless_line;
-use berth_clouds::Credentials;
+use berth_clouds::{Credentials, registry};
 use berth_engine::handler::{Class, Trouble};
 use berth_store::{Filter, Holder, Options, Store, StoreError};
 use serde::Serialize;
@@ -115,17 +115,16 @@ fn table(checks: &[Check]) -> String {
 }
 
 /// What each tool is for; Berth itself needs none of them.
-const TOOLS: [(&str, &[&str]); 6] = [
+const TOOLS: [(&str, &[&str]); 4] = [
     ("kubectl", &["version", "--client", "-o", "json"]),
     ("helm", &["version", "--template", "{{.Version}}"]),
     ("tofu", &["version", "-json"]),
     ("terraform", &["version", "-json"]),
-    ("civo", &["version", "--quiet"]),
-    ("doctl", &["version"]),
 ];
 
 async fn tools() -> Vec<Check> {
-    futures::future::join_all(TOOLS.map(|(name, args)| tool(name, args))).await
+    let of_clouds = registry::clouds().filter_map(|cloud| cloud.client);
+    futures::future::join_all(TOOLS.into_iter().chain(of_clouds).map(|(name, args)| tool(name, args))).await
 }
 
 async fn tool(name: &'static str, args: &[&str]) -> Check {
@@ -241,7 +240,7 @@ fn writer(state: &Path) -> Option<Holder> {
 async fn accounts(simulated: bool) -> Vec<Check> {
     match simulated {
         true => vec![simulated_clouds().await],
-        false => futures::future::join_all(berth_clouds::PROVIDERS.map(account)).await,
+        false => futures::future::join_all(registry::names().into_iter().map(account)).await,
     }
 }
 
@@ -253,9 +252,10 @@ async fn simulated_clouds() -> Check {
         return check(Health::Ok, "none is running: each command starts one, and keeps what it made".into());
     };
     let speed = &record.speed;
-    match sandbox::answers(&record.civo_url).await && sandbox::answers(&record.digitalocean_url).await {
+    match sandbox::answers(&record).await {
         true => {
-            check(Health::Ok, format!("answers at {} and {}, speed {speed}", record.civo_url, record.digitalocean_url))
+            let addresses: Vec<&str> = record.urls.values().map(String::as_str).collect();
+            check(Health::Ok, format!("answers at {}, speed {speed}", addresses.join(" and ")))
         }
         false => {
             let help = vec!["to end it:   berth sandbox --stop".into()];

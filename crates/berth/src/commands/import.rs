@@ -40,7 +40,7 @@ pub struct Args {
     #[arg(long, conflicts_with_all = ["what", "id"], requires = "provider")]
     all: bool,
     /// With --all: which cloud
-    #[arg(long, value_parser = ["civo", "digitalocean"])]
+    #[arg(long, value_parser = clap::builder::PossibleValuesParser::new(berth_clouds::registry::names()))]
     provider: Option<String>,
     /// Name of the Account to use; the provider's only one, or the environment's token, when omitted
     #[arg(long, value_name = "NAME")]

@@ -81,7 +81,7 @@ pub fn run(args: Args) -> Outcome {
         let id = &owner.resource;
         return Err(Failure::new(format!("the kubeconfig of {id} has a user with `{}`", harmless_line(&field)))
             .note("with it kubectl would start a program or read a file on this machine; it is not given out")
-            .help("neither Civo nor DigitalOcean makes such ones: find out who wrote it"));
+            .help("no cloud makes such ones: find out who wrote it"));
     }
     if args.merge {
         return merge_into(&args, owner, text);

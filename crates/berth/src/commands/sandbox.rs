@@ -4,8 +4,9 @@ use crate::cli::{Threads, block_on};
 use crate::ends::Ends;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::sandbox::{self, Post, Record};
+use crate::sandbox_ports::CloudPorts;
 use crate::{output, project};
-use berth_sandbox::{Config, Rule, Sandbox, Speed};
+use berth_sandbox::{Config, Rule, Sandbox, Speed, registry};
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::net::SocketAddr;
@@ -23,12 +24,8 @@ const LOG_TAIL: u64 = 4096;
 #[derive(clap::Args, Debug)]
 #[command(before_help = "Examples:\n  berth sandbox --speed 60\n  berth sandbox --background --speed max")]
 pub struct Args {
-    /// Address for Civo's API
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7070")]
-    civo: SocketAddr,
-    /// Address for DigitalOcean's API
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7071")]
-    digitalocean: SocketAddr,
+    #[command(flatten)]
+    clouds: CloudPorts,
     /// Address for the clusters' Kubernetes APIs
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7072")]
     kube: SocketAddr,
@@ -82,8 +79,7 @@ async fn serve(args: Args, fail: Vec<Rule>, folder: &Path) -> Outcome {
         leave_terminal();
     }
     let config = Config {
-        civo: args.civo,
-        digitalocean: args.digitalocean,
+        clouds: args.clouds.0.clone(),
         kube: args.kube,
         speed: args.speed,
         state: args.state.clone(),
@@ -98,8 +94,7 @@ async fn serve(args: Args, fail: Vec<Rule>, folder: &Path) -> Outcome {
     let post = Post::take(folder)?;
     let record = Record {
         pid: std::process::id(),
-        civo_url: started.civo_url(),
-        digitalocean_url: started.digitalocean_url(),
+        urls: started.urls(),
         state: args.state.as_ref().map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone())),
         speed: sandbox::show_speed(args.speed),
     };
@@ -120,31 +115,45 @@ async fn serve(args: Args, fail: Vec<Rule>, folder: &Path) -> Outcome {
 
 /// How to point berth and the clouds' own tools here.
 fn how_to(record: &Record, token_needed: bool, of_project: bool) -> String {
-    let Record { civo_url: civo, digitalocean_url: ocean, state, speed, .. } = record;
+    let Record { state, speed, .. } = record;
     let token = if token_needed { "the one given with --token" } else { "sandbox" };
     let kept = state.as_ref().map_or("nothing is kept".to_owned(), |path| format!("kept in {}", path.display()));
     let pace = if speed == "max" { "no provisioning time".to_owned() } else { format!("speed {speed}") };
     let berth = if of_project { "\n  berth, in this folder    berth <command> --sandbox" } else { "" };
     let shown = if token_needed { "TOKEN" } else { token };
-    format!(
-        "Civo          {civo}\n\
-         DigitalOcean  {ocean}\n\
-         {pace}; {kept}; token: {token}\n\
-         \n\
-         To use it:{berth}\n  \
-           berth, anywhere          CIVO_API_URL={civo} CIVO_TOKEN={shown} berth …\n                           \
-             DIGITALOCEAN_API_URL={ocean} DIGITALOCEAN_ACCESS_TOKEN={shown} berth …\n  \
-           civo                     echo '{{\"meta\":{{\"url\":\"{civo}\",\"default_region\":\"FRA1\"}}}}' > sandbox.json && CIVO_TOKEN={shown} civo --config sandbox.json …\n  \
-           doctl                    doctl --api-url {ocean} --access-token {shown} …\n  \
-           Terraform, OpenTofu      export CIVO_API_URL={civo} CIVO_TOKEN={shown} CIVO_REGION=FRA1\n                           \
-             export DIGITALOCEAN_API_URL={ocean} DIGITALOCEAN_ACCESS_TOKEN={shown}\n"
-    )
+    let (mut addresses, mut anywhere, mut clients, mut terraform) = (String::new(), vec![], vec![], vec![]);
+    for cloud in registry::clouds() {
+        let Some(url) = record.urls.get(cloud.name.as_str()) else { continue };
+        addresses.push_str(&format!("{:<14}{url}\n", cloud.title));
+        if let Ok(known) = berth_clouds::registry::find(cloud.name.as_str()) {
+            let token = known.variables.token.first().copied().unwrap_or_default();
+            let settings = format!("{}={url} {token}={shown}", known.variables.api_url);
+            anywhere.push(format!("{settings} berth …"));
+            let more: String = cloud.environment.iter().map(|(name, value)| format!(" {name}={value}")).collect();
+            terraform.push(format!("export {settings}{more}"));
+        }
+        if let Some((program, call)) = cloud.client {
+            clients.push((program, vec![call(url, shown)]));
+        }
+    }
+    let mut text = format!("{addresses}{pace}; {kept}; token: {token}\n\nTo use it:{berth}\n");
+    let ways = [("berth, anywhere", anywhere)].into_iter().chain(clients).chain([("Terraform, OpenTofu", terraform)]);
+    for (program, calls) in ways {
+        for (n, call) in calls.iter().enumerate() {
+            text.push_str(&format!("  {:<25}{call}\n", if n == 0 { program } else { "" }));
+        }
+    }
+    text
+}
+
+fn addresses(record: &Record) -> String {
+    record.urls.values().map(String::as_str).collect::<Vec<_>>().join(" and ")
 }
 
 fn already(folder: &Path) -> Failure {
     let failure = Failure::new("this project has a sandbox running");
     let failure = match sandbox::recorded(folder) {
-        Some(record) => failure.note(format!("process {}, Civo at {}", record.pid, record.civo_url)),
+        Some(record) => failure.note(format!("process {}, at {}", record.pid, addresses(&record))),
         None => failure,
     };
     failure.help("to end it:   berth sandbox --stop")
@@ -162,7 +171,7 @@ fn background(args: &Args, folder: &Path) -> Outcome {
     let begun = out.metadata().map_err(failed)?.len();
     let mut command = Command::new(std::env::current_exe().map_err(failed)?);
     command.arg("sandbox").arg("--detached");
-    command.args(["--civo", &args.civo.to_string(), "--digitalocean", &args.digitalocean.to_string()]);
+    command.args(args.clouds.flags());
     command.args(["--kube", &args.kube.to_string(), "--speed", &sandbox::show_speed(args.speed)]);
     command.args(["--seed", &args.seed.to_string()]);
     command.arg("--state").arg(args.state.clone().unwrap_or_else(|| sandbox::cloud_path(folder)));
@@ -186,7 +195,7 @@ async fn until_it_answers(child: &mut Child, folder: &Path, log: &Path, begun: u
     loop {
         if let Some(record) = sandbox::recorded(folder)
             && record.pid == child.id()
-            && sandbox::answers(&record.civo_url).await
+            && sandbox::answers(&record).await
         {
             return Ok(record);
         }

@@ -254,8 +254,7 @@ fn key(args: &Args) -> KeySource {
 
 fn simulated(sandbox: &Sandboxed) -> Simulated {
     Simulated {
-        civo_url: sandbox.civo_url.clone(),
-        digitalocean_url: sandbox.digitalocean_url.clone(),
+        urls: sandbox.urls.clone(),
         token: std::env::var("BERTH_SANDBOX_TOKEN").ok().filter(|token| !token.is_empty()),
         pace: sandbox.pace,
     }

@@ -67,8 +67,10 @@ impl Project {
         let mut command = Command::new(env!("CARGO_BIN_EXE_berth"));
         command.args(args).current_dir(self.path()).env_clear().stdin(Stdio::null());
         command.env("HOME", self.path()).env("BERTH_KEY", KEY).env("BERTH_STATE", ".berth/state.db");
-        command.env("CIVO_TOKEN", "token").env("CIVO_API_URL", self.sandbox.civo_url());
-        command.env("DIGITALOCEAN_ACCESS_TOKEN", "token").env("DIGITALOCEAN_API_URL", self.sandbox.digitalocean_url());
+        command.env("CIVO_TOKEN", "token").env("CIVO_API_URL", self.sandbox.url(berth_sandbox::civo::NAME));
+        command
+            .env("DIGITALOCEAN_ACCESS_TOKEN", "token")
+            .env("DIGITALOCEAN_API_URL", self.sandbox.url(berth_sandbox::digitalocean::NAME));
         command
     }
 
@@ -87,12 +89,12 @@ impl Project {
 
     /// One call to Civo's own API, as another tool would make it.
     pub fn civo(&self, method: &str, path: &str, body: Option<Value>) -> Value {
-        let url = format!("{}/v2/{path}?region=FRA1", self.sandbox.civo_url());
+        let url = format!("{}/v2/{path}?region=FRA1", self.sandbox.url(berth_sandbox::civo::NAME));
         self.call(method, &url, body)
     }
 
     pub fn digitalocean(&self, method: &str, path: &str, body: Option<Value>) -> Value {
-        let url = format!("{}/v2/{path}", self.sandbox.digitalocean_url());
+        let url = format!("{}/v2/{path}", self.sandbox.url(berth_sandbox::digitalocean::NAME));
         self.call(method, &url, body)
     }
 

@@ -66,7 +66,7 @@ fn background_stays_until_it_is_stopped() {
     args.extend(ANY);
     let run = project.berth(&args).ok();
     let record: serde_json::Value = serde_json::from_str(&project.read(".berth/sandbox.json")).unwrap();
-    let (pid, url) = (record["pid"].as_u64().unwrap(), record["civoUrl"].as_str().unwrap());
+    let (pid, url) = (record["pid"].as_u64().unwrap(), record["urls"]["civo"].as_str().unwrap());
     assert!(run.stdout.contains(url) && run.stderr.contains(&pid.to_string()), "{run}");
     assert!(get(url, "/v2/regions?region=fra1", "planted-token").starts_with("HTTP/1.1 200"));
     assert!(!get(url, "/v2/regions?region=fra1", "other").starts_with("HTTP/1.1 200"));
@@ -110,7 +110,7 @@ fn a_record_whose_process_is_gone_is_never_killed() {
     let innocent = std::process::Command::new("sleep").arg("30").spawn().unwrap();
     let mut innocent = Serving(innocent);
     let record = format!(
-        r#"{{"pid":{},"civoUrl":"http://127.0.0.1:1","digitaloceanUrl":"http://127.0.0.1:2","speed":"1"}}"#,
+        r#"{{"pid":{},"urls":{{"civo":"http://127.0.0.1:1"}},"speed":"1"}}"#,
         innocent.0.id()
     );
     project.write(".berth/sandbox.json", record);

@@ -2,7 +2,7 @@
 //! and both accounts are named. Much gone at once is a question.
 
 use crate::harness::{Cloud, Project, Ran, wait_for};
-use berth_sandbox::{CloudName, Config, Speed};
+use berth_sandbox::{Config, Speed};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::Command;
@@ -19,11 +19,11 @@ fn networks(count: usize) -> String {
 
 /// The account's id, as the cloud itself tells it.
 fn account(cloud: &Cloud) -> String {
-    cloud.call(CloudName::Civo, "GET", "/v2/quota", None)["id"].as_str().unwrap().to_owned()
+    cloud.call(berth_sandbox::civo::NAME, "GET", "/v2/quota", None)["id"].as_str().unwrap().to_owned()
 }
 
 fn live(cloud: &Cloud) -> Vec<String> {
-    let listed = cloud.call(CloudName::Civo, "GET", "/v2/networks?region=FRA1", None);
+    let listed = cloud.call(berth_sandbox::civo::NAME, "GET", "/v2/networks?region=FRA1", None);
     let own = listed.as_array().unwrap().iter().filter(|network| network["default"] != true);
     own.map(|network| network["label"].as_str().unwrap().to_owned()).collect()
 }
@@ -182,7 +182,7 @@ fn what_is_found_by_its_id_is_moved_without_being_made_again() {
 fn a_kubeconfig_is_not_asked_of_another_account() {
     let (here, elsewhere) = (Cloud::instant(), Cloud::instant());
     let cluster = "apiVersion: digitalocean.berth.dev/v1\nkind: DigitalOceanKubernetesCluster\nmetadata: {name: shop}\nspec:\n  clusterName: shop\n  region: fra1\n  kubernetesVersion: 1.33.1-do.0\n  vpc: {value: VPC}\n  defaultNodePool: {size: s-2vcpu-4gb, nodeCount: 1}\n";
-    let vpcs = here.call(CloudName::DigitalOcean, "GET", "/v2/vpcs", None);
+    let vpcs = here.call(berth_sandbox::digitalocean::NAME, "GET", "/v2/vpcs", None);
     let vpc = vpcs["vpcs"].as_array().unwrap().iter().find(|vpc| vpc["region"] == "fra1").unwrap()["id"]
         .as_str()
         .unwrap()
@@ -191,7 +191,7 @@ fn a_kubeconfig_is_not_asked_of_another_account() {
     let made = project.berth(&here, &["apply", "-f", "shop.yaml", "--yes"]);
     assert_eq!(made.code, Some(0), "{made}");
     let team = |cloud: &Cloud| {
-        let account = cloud.call(CloudName::DigitalOcean, "GET", "/v2/account", None);
+        let account = cloud.call(berth_sandbox::digitalocean::NAME, "GET", "/v2/account", None);
         account["account"]["team"]["uuid"].as_str().unwrap().to_owned()
     };
     let given = project.berth(&here, &["kubeconfig", "DigitalOceanKubernetesCluster/shop"]);
@@ -253,10 +253,10 @@ fn an_earlier_versions_state_learns_its_account_only_from_what_it_finds() {
 
     // What was truly deleted before anything was learned takes a word.
     age(&project);
-    let listed = here.call(CloudName::Civo, "GET", "/v2/networks?region=FRA1", None);
+    let listed = here.call(berth_sandbox::civo::NAME, "GET", "/v2/networks?region=FRA1", None);
     let gone =
         listed.as_array().unwrap().iter().find(|n| n["label"] == "n0").unwrap()["id"].as_str().unwrap().to_owned();
-    here.call(CloudName::Civo, "DELETE", &format!("/v2/networks/{gone}?region=FRA1"), None);
+    here.call(berth_sandbox::civo::NAME, "DELETE", &format!("/v2/networks/{gone}?region=FRA1"), None);
     let unsure = project.berth(&here, &["apply", "-f", "all.yaml", "--yes"]);
     assert!(unsure.code == Some(1) && unsure.to_string().contains(&gone), "{unsure}");
     let plan = project.berth(&here, &["plan", "-f", "all.yaml", "--allow-recreate"]);
@@ -273,10 +273,10 @@ fn much_gone_at_once_is_a_question() {
     let project = Project::with(&[("all.yaml", &networks(8))]);
     assert_eq!(project.berth(&cloud, &["apply", "-f", "all.yaml", "--yes"]).code, Some(0));
     let delete = |names: &[&str]| {
-        let listed = cloud.call(CloudName::Civo, "GET", "/v2/networks?region=FRA1", None);
+        let listed = cloud.call(berth_sandbox::civo::NAME, "GET", "/v2/networks?region=FRA1", None);
         for network in listed.as_array().unwrap().iter().filter(|n| names.contains(&n["label"].as_str().unwrap())) {
             cloud.call(
-                CloudName::Civo,
+                berth_sandbox::civo::NAME,
                 "DELETE",
                 &format!("/v2/networks/{}?region=FRA1", network["id"].as_str().unwrap()),
                 None,

@@ -49,7 +49,8 @@ impl Cloud {
 
     pub fn start(config: Config) -> Self {
         let sandbox = runtime().block_on(Sandbox::start(config)).expect("the sandbox starts");
-        let (civo_url, digitalocean_url) = (sandbox.civo_url(), sandbox.digitalocean_url());
+        let (civo_url, digitalocean_url) =
+            (sandbox.url(berth_sandbox::civo::NAME), sandbox.url(berth_sandbox::digitalocean::NAME));
         Self { sandbox: Some(sandbox), civo_url, digitalocean_url }
     }
 
@@ -59,7 +60,7 @@ impl Cloud {
 
     pub fn ledgers(&self) -> [Value; 2] {
         let world = self.sandbox().world();
-        [world.ledger(CloudName::Civo), world.ledger(CloudName::DigitalOcean)]
+        [world.ledger(berth_sandbox::civo::NAME), world.ledger(berth_sandbox::digitalocean::NAME)]
     }
 
     /// Replaces the fault rules; none without any.
@@ -75,31 +76,32 @@ impl Cloud {
 
     pub fn mutating(&self) -> u64 {
         let world = self.sandbox().world();
-        world.traffic(CloudName::Civo).mutating() + world.traffic(CloudName::DigitalOcean).mutating()
+        world.traffic(berth_sandbox::civo::NAME).mutating()
+            + world.traffic(berth_sandbox::digitalocean::NAME).mutating()
     }
 
     pub fn reset_calls(&self) {
         let world = self.sandbox().world();
-        world.traffic(CloudName::Civo).reset();
-        world.traffic(CloudName::DigitalOcean).reset();
+        world.traffic(berth_sandbox::civo::NAME).reset();
+        world.traffic(berth_sandbox::digitalocean::NAME).reset();
     }
 
     pub fn held(&self) -> usize {
         let world = self.sandbox().world();
-        world.traffic(CloudName::Civo).held() + world.traffic(CloudName::DigitalOcean).held()
+        world.traffic(berth_sandbox::civo::NAME).held() + world.traffic(berth_sandbox::digitalocean::NAME).held()
     }
 
     /// How many calls were refused and are still to be acted on.
     pub fn late(&self) -> u64 {
         let world = self.sandbox().world();
-        world.traffic(CloudName::Civo).late() + world.traffic(CloudName::DigitalOcean).late()
+        world.traffic(berth_sandbox::civo::NAME).late() + world.traffic(berth_sandbox::digitalocean::NAME).late()
     }
 
     /// The changes that were asked of both clouds, for messages.
     pub fn events(&self) -> String {
         let world = self.sandbox().world();
         let mut text = String::new();
-        for cloud in [CloudName::Civo, CloudName::DigitalOcean] {
+        for cloud in [berth_sandbox::civo::NAME, berth_sandbox::digitalocean::NAME] {
             for event in world.traffic(cloud).events() {
                 let fault = event.fault.map(|fault| format!(" [{fault}]")).unwrap_or_default();
                 let status = event.status.map_or("-".into(), |status| status.to_string());
@@ -118,8 +120,8 @@ impl Cloud {
 
     pub fn try_call(&self, cloud: CloudName, method: &str, path: &str, body: Option<Value>) -> (u16, Value) {
         let base = match cloud {
-            CloudName::Civo => &self.civo_url,
-            CloudName::DigitalOcean => &self.digitalocean_url,
+            berth_sandbox::civo::NAME => &self.civo_url,
+            _ => &self.digitalocean_url,
         };
         let method = reqwest::Method::from_bytes(method.as_bytes()).expect("a method");
         let mut request = http().request(method, format!("{base}{path}")).header("authorization", "bearer outside");

@@ -3,7 +3,6 @@
 use crate::harness::{Cloud, wait_for};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use berth_sandbox::CloudName;
 use serde_json::Value;
 
 const LISTS: [&str; 7] = [
@@ -23,7 +22,7 @@ impl Cloud {
         for cluster in self.objects("civo.cluster") {
             let text = |field: &str| cluster[field].as_str().unwrap_or_default().to_owned();
             let path = format!("/v2/kubernetes/clusters/{}?region={}", text("id"), text("region"));
-            let shown = self.call(CloudName::Civo, "GET", &path, None);
+            let shown = self.call(berth_sandbox::civo::NAME, "GET", &path, None);
             let kubeconfig = shown["kubeconfig"].as_str().unwrap_or_default();
             for list in LISTS {
                 let found = read(kubeconfig, &format!("{list}?labelSelector=app.kubernetes.io/managed-by%3Dberth"));

@@ -132,7 +132,7 @@ fn a_timed_out_create_is_adopted_by_the_next_apply() {
     cloud.faults(&[]);
     // A cluster that is stuck stays stuck: its owner takes it away, and the next apply makes another.
     let path = format!("/v2/kubernetes/clusters/{id}?region=FRA1");
-    cloud.call(berth_sandbox::CloudName::Civo, "DELETE", &path, None);
+    cloud.call(berth_sandbox::civo::NAME, "DELETE", &path, None);
     project.berth(&cloud, &["apply", "-f", "shop.yaml", "--yes"]).ok();
     cloud.holds(&manifests(&shop()));
 }

@@ -5,7 +5,7 @@ use crate::declared::manifests;
 use crate::harness::{Cloud, LONGEST, Project, many, until, whole};
 use crate::kill::{Ready, prepare};
 use crate::kill_cases::{CIVO, DIGITALOCEAN, civo, digitalocean, net, vpc};
-use berth_sandbox::{CloudName, Config, Speed};
+use berth_sandbox::{Config, Speed};
 use serde_json::json;
 use std::time::Instant;
 
@@ -117,7 +117,7 @@ fn a_second_cluster_that_was_deleted_as_told_is_forgotten() {
     cloud.faults(&[]);
     for cluster in cloud.objects("digitalocean.cluster").iter().skip(1) {
         let path = format!("/v2/kubernetes/clusters/{}", cluster["id"].as_str().expect("an id"));
-        cloud.call(CloudName::DigitalOcean, "DELETE", &path, None);
+        cloud.call(berth_sandbox::digitalocean::NAME, "DELETE", &path, None);
     }
     let plan = project.berth(&cloud, &["plan", "-f", "blog.yaml", "--detailed-exitcode"]).ok();
     assert!(!plan.stdout.contains("made twice"), "{plan}");

@@ -1,7 +1,8 @@
 //! The resource's name is Berth's, the object's name is the cloud's.
 
 use crate::harness::{Cloud, Project};
-use berth_sandbox::CloudName::{Civo, DigitalOcean};
+use berth_sandbox::civo::NAME as CIVO_NAME;
+use berth_sandbox::digitalocean::NAME as DIGITALOCEAN_NAME;
 use serde_json::json;
 
 fn text(value: &serde_json::Value) -> String {
@@ -13,21 +14,21 @@ fn text(value: &serde_json::Value) -> String {
 fn whatever_a_cloud_allows_as_a_name_is_imported() {
     let (project, cloud) = (Project::new(), Cloud::instant());
     let network = |label: &str| {
-        text(&cloud.call(Civo, "POST", "/v2/networks", Some(json!({"label": label, "region": "FRA1"})))["id"])
+        text(&cloud.call(CIVO_NAME, "POST", "/v2/networks", Some(json!({"label": label, "region": "FRA1"})))["id"])
     };
     let main = network("My Network");
     network("my-network");
     let firewall = |name: &str, network: &str| {
         let body = json!({"name": name, "network_id": network, "region": "FRA1"});
-        text(&cloud.call(Civo, "POST", "/v2/firewalls", Some(body))["id"])
+        text(&cloud.call(CIVO_NAME, "POST", "/v2/firewalls", Some(body))["id"])
     };
     let guard = firewall("MixedCase - Default", &main);
     let body = json!({"name": "Upper.Case", "region": "FRA1", "kubernetes_version": "1.30.5-k3s1", "network_id": main,
                       "instance_firewall": guard, "num_target_nodes": 1, "target_nodes_size": "g4s.kube.small"});
-    let cluster = text(&cloud.call(Civo, "POST", "/v2/kubernetes/clusters", Some(body))["id"]);
+    let cluster = text(&cloud.call(CIVO_NAME, "POST", "/v2/kubernetes/clusters", Some(body))["id"]);
     let body = json!({"id": "Workers.Main_1", "count": 1, "size": "g4s.kube.small", "region": "FRA1"});
-    cloud.call(Civo, "POST", &format!("/v2/kubernetes/clusters/{cluster}/pools"), Some(body));
-    cloud.call(DigitalOcean, "POST", "/v2/vpcs", Some(json!({"name": "Upper.Case", "region": "fra1"})));
+    cloud.call(CIVO_NAME, "POST", &format!("/v2/kubernetes/clusters/{cluster}/pools"), Some(body));
+    cloud.call(DIGITALOCEAN_NAME, "POST", "/v2/vpcs", Some(json!({"name": "Upper.Case", "region": "fra1"})));
     let before = cloud.shape();
 
     project
@@ -54,9 +55,9 @@ fn whatever_a_cloud_allows_as_a_name_is_imported() {
 fn a_pool_keeps_its_name() {
     let (project, cloud) = (Project::new(), Cloud::instant());
     let body = json!({"name": "shop", "region": "FRA1", "num_target_nodes": 1, "target_nodes_size": "g4s.kube.small"});
-    let cluster = text(&cloud.call(Civo, "POST", "/v2/kubernetes/clusters", Some(body))["id"]);
+    let cluster = text(&cloud.call(CIVO_NAME, "POST", "/v2/kubernetes/clusters", Some(body))["id"]);
     let body = json!({"id": "Workers.Main_1", "count": 1, "size": "g4s.kube.small", "region": "FRA1"});
-    cloud.call(Civo, "POST", &format!("/v2/kubernetes/clusters/{cluster}/pools"), Some(body));
+    cloud.call(CIVO_NAME, "POST", &format!("/v2/kubernetes/clusters/{cluster}/pools"), Some(body));
     let object = format!("{cluster}/Workers.Main_1");
     project.berth(&cloud, &["import", "CivoKubernetesNodePool/workers", &object]).ok().says(&["the plan is empty"]);
 }
@@ -68,7 +69,7 @@ fn a_name_of_another_tool_is_adopted() {
     let net = "apiVersion: civo.openmcf.org/v1\nkind: CivoVpc\nmetadata: {name: Depot.Net}\nspec: {networkName: Depot Net, region: FRA1}\n";
     project.write("net.yaml", net);
     let body = json!({"label": "Depot Net", "region": "FRA1"});
-    let id = text(&cloud.call(Civo, "POST", "/v2/networks", Some(body))["id"]);
+    let id = text(&cloud.call(CIVO_NAME, "POST", "/v2/networks", Some(body))["id"]);
     let advised = format!("berth import CivoVpc/Depot.Net {id}");
     project.berth(&cloud, &["apply", "-f", "net.yaml", "--yes"]).ends_with(1).says(&[&advised]);
     project.berth(&cloud, &["import", "CivoVpc/Depot.Net", &id]).ok().says(&["the plan is empty"]);
@@ -82,11 +83,11 @@ fn a_name_of_another_tool_is_adopted() {
 fn what_cannot_be_imported_is_listed() {
     let (project, cloud) = (Project::new(), Cloud::instant());
     let network = |label: &str| {
-        text(&cloud.call(Civo, "POST", "/v2/networks", Some(json!({"label": label, "region": "FRA1"})))["id"])
+        text(&cloud.call(CIVO_NAME, "POST", "/v2/networks", Some(json!({"label": label, "region": "FRA1"})))["id"])
     };
     let (hidden, _) = (network("in\u{200b}visible"), network("plain"));
     let body = json!({"name": "edge", "network_id": hidden, "region": "FRA1"});
-    cloud.call(Civo, "POST", "/v2/firewalls", Some(body));
+    cloud.call(CIVO_NAME, "POST", "/v2/firewalls", Some(body));
     let before = cloud.shape();
     let told = "not imported: CivoVpc";
     let reason = "spec.networkName: network name has characters that cannot be seen";

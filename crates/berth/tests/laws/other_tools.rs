@@ -1,7 +1,6 @@
 //! Manifests written for other tools are applied as they are, and mean what they mean there.
 
 use crate::harness::{Cloud, Project, all};
-use berth_sandbox::CloudName;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -63,7 +62,7 @@ fn means(name: &str, cloud: &Cloud) {
         "digitalocean-scale-to-nothing" => {
             let cluster = only(cloud, "digitalocean.cluster")["id"].as_str().expect("an id").to_owned();
             let path = format!("/v2/kubernetes/clusters/{cluster}/node_pools");
-            let pools = cloud.call(CloudName::DigitalOcean, "GET", &path, None)["node_pools"].clone();
+            let pools = cloud.call(berth_sandbox::digitalocean::NAME, "GET", &path, None)["node_pools"].clone();
             let pool = |name: &str| pools.as_array().into_iter().flatten().find(|p| p["name"] == name).cloned();
             let (batch, lathe) = (pool("batch").expect("a pool"), pool("lathe").expect("a pool"));
             assert_eq!(
@@ -153,7 +152,7 @@ fn what_was_left_to_the_cloud_is_not_changed_later() {
     // A patch that was taken outside is what a minor version leaves open.
     let id = only(&cloud, "civo.cluster")["id"].as_str().expect("an id").to_owned();
     let body = serde_json::json!({"region": "LON1", "kubernetes_version": "1.29.8-k3s1"});
-    cloud.call(CloudName::Civo, "PUT", &format!("/v2/kubernetes/clusters/{id}"), Some(body));
+    cloud.call(berth_sandbox::civo::NAME, "PUT", &format!("/v2/kubernetes/clusters/{id}"), Some(body));
     project.berth(&cloud, &["drift"]).ok();
     project.berth(&cloud, &["plan", "-f", "minor.yaml", "--detailed-exitcode"]).ok();
     project.berth(&cloud, &["apply", "-f", "next.yaml", "--yes"]).ok();

@@ -2,7 +2,6 @@
 
 use crate::harness::Cloud;
 use berth_model::{Manifest, ResourceId};
-use berth_sandbox::CloudName;
 use serde_json::{Value, json};
 
 type Deed = Box<dyn Fn(&Cloud)>;
@@ -48,7 +47,7 @@ fn of_one(manifest: &Manifest, all: &[Manifest]) -> Vec<Change> {
             vec![change(manifest, "renamed", move |cloud| {
                 let id = cloud.id("civo.network", &name);
                 let body = json!({"label": "renamed-outside", "region": region.to_ascii_uppercase()});
-                cloud.call(CloudName::Civo, "PUT", &format!("/v2/networks/{id}"), Some(body));
+                cloud.call(berth_sandbox::civo::NAME, "PUT", &format!("/v2/networks/{id}"), Some(body));
             })]
         }
         "CivoFirewall" => firewall(manifest, all),
@@ -64,7 +63,7 @@ fn of_one(manifest: &Manifest, all: &[Manifest]) -> Vec<Change> {
             vec![change(manifest, "described anew", move |cloud| {
                 let path = format!("/v2/vpcs/{}", cloud.id("digitalocean.vpc", &name));
                 let body = json!({"name": name, "description": "changed outside"});
-                cloud.call(CloudName::DigitalOcean, "PUT", &path, Some(body));
+                cloud.call(berth_sandbox::digitalocean::NAME, "PUT", &path, Some(body));
             })]
         }
         "DigitalOceanKubernetesCluster" => digitalocean_cluster(manifest),
@@ -87,18 +86,18 @@ fn firewall(manifest: &Manifest, all: &[Manifest]) -> Vec<Change> {
         change(manifest, "got another rule", move |cloud| {
             let rule = json!({"protocol": "tcp", "start_port": "31337", "end_port": "31337", "cidr": ["0.0.0.0/0"],
                               "direction": "ingress", "action": "allow", "label": "outside"});
-            cloud.call(CloudName::Civo, "POST", &add(cloud, "/rules"), Some(rule));
+            cloud.call(berth_sandbox::civo::NAME, "POST", &add(cloud, "/rules"), Some(rule));
         }),
         change(manifest, "lost a rule", move |cloud| {
-            let rules = cloud.call(CloudName::Civo, "GET", &remove(cloud, "/rules"), None);
+            let rules = cloud.call(berth_sandbox::civo::NAME, "GET", &remove(cloud, "/rules"), None);
             let id = rules[0]["id"].as_str().expect("a rule");
-            cloud.call(CloudName::Civo, "DELETE", &remove(cloud, &format!("/rules/{id}")), None);
+            cloud.call(berth_sandbox::civo::NAME, "DELETE", &remove(cloud, &format!("/rules/{id}")), None);
         }),
     ];
     // Civo keeps a firewall that a cluster uses.
     if !all.iter().any(|m| m.id.kind == "CivoKubernetesCluster") {
         changes.push(change(manifest, "deleted", move |cloud| {
-            cloud.call(CloudName::Civo, "DELETE", &delete(cloud, ""), None);
+            cloud.call(berth_sandbox::civo::NAME, "DELETE", &delete(cloud, ""), None);
         }));
     }
     changes
@@ -122,24 +121,24 @@ fn civo_cluster(manifest: &Manifest) -> Vec<Change> {
             let pools = object["pools"].as_array().cloned().unwrap_or_default();
             let default = pools.iter().filter_map(|p| p["id"].as_str()).find(|id| id.starts_with("berth-default-"));
             let path = civo_path(cloud, &scaled, &format!("/pools/{}", default.expect("the default pool")));
-            cloud.call(CloudName::Civo, "PUT", &path, Some(json!({"count": count + 2})));
+            cloud.call(berth_sandbox::civo::NAME, "PUT", &path, Some(json!({"count": count + 2})));
         }),
         change(manifest, "tagged", move |cloud| {
             let body = json!({"tags": "outside"});
-            cloud.call(CloudName::Civo, "PUT", &civo_path(cloud, &tagged, ""), Some(body));
+            cloud.call(berth_sandbox::civo::NAME, "PUT", &civo_path(cloud, &tagged, ""), Some(body));
         }),
         Change {
             repairs: false,
             undo: Box::new(move |cloud| {
-                cloud.call(CloudName::Civo, "DELETE", &civo_path(cloud, &taken, ""), None);
+                cloud.call(berth_sandbox::civo::NAME, "DELETE", &civo_path(cloud, &taken, ""), None);
             }),
             ..change(manifest, "upgraded", move |cloud| {
                 let body = json!({"kubernetes_version": "1.32.5-k3s1"});
-                cloud.call(CloudName::Civo, "PUT", &civo_path(cloud, &upgraded, ""), Some(body));
+                cloud.call(berth_sandbox::civo::NAME, "PUT", &civo_path(cloud, &upgraded, ""), Some(body));
             })
         },
         change(manifest, "deleted", move |cloud| {
-            cloud.call(CloudName::Civo, "DELETE", &civo_path(cloud, &deleted, ""), None);
+            cloud.call(berth_sandbox::civo::NAME, "DELETE", &civo_path(cloud, &deleted, ""), None);
         }),
     ];
     for pool in spec["additionalNodePools"].as_array().into_iter().flatten() {
@@ -162,14 +161,14 @@ fn civo_pool(manifest: &Manifest, cluster: &Value, name: &str, pool: &Value) -> 
         Change {
             is_drift: !scales,
             undo: Box::new(move |cloud| {
-                cloud.call(CloudName::Civo, "PUT", &back(cloud), Some(json!({"count": count})));
+                cloud.call(berth_sandbox::civo::NAME, "PUT", &back(cloud), Some(json!({"count": count})));
             }),
             ..change(manifest, &format!("pool {name} scaled"), move |cloud| {
-                cloud.call(CloudName::Civo, "PUT", &scale(cloud), Some(json!({"count": count + 1})));
+                cloud.call(berth_sandbox::civo::NAME, "PUT", &scale(cloud), Some(json!({"count": count + 1})));
             })
         },
         change(manifest, &format!("pool {name} deleted"), move |cloud| {
-            cloud.call(CloudName::Civo, "DELETE", &deleted(cloud), None);
+            cloud.call(berth_sandbox::civo::NAME, "DELETE", &deleted(cloud), None);
         }),
     ]
 }
@@ -184,14 +183,14 @@ fn pool_now(cloud: &Cloud, name: &str) -> (String, Value) {
     let pool = pool.unwrap_or_else(|| panic!("no pool {name}\n{}", cloud.told()));
     let text = |field: &str| pool[field].as_str().unwrap_or_default().to_owned();
     let path = format!("/v2/kubernetes/clusters/{}/node_pools/{}", text("cluster"), text("id"));
-    let shown = cloud.call(CloudName::DigitalOcean, "GET", &path, None);
+    let shown = cloud.call(berth_sandbox::digitalocean::NAME, "GET", &path, None);
     (path, shown["node_pool"].clone())
 }
 
 fn set_count(cloud: &Cloud, name: &str, count: impl Fn(u64) -> u64) {
     let (path, mut pool) = pool_now(cloud, name);
     pool["count"] = json!(count(pool["count"].as_u64().unwrap_or_default()));
-    cloud.call(CloudName::DigitalOcean, "PUT", &path, Some(pool));
+    cloud.call(berth_sandbox::digitalocean::NAME, "PUT", &path, Some(pool));
 }
 
 fn digitalocean_cluster(manifest: &Manifest) -> Vec<Change> {
@@ -209,27 +208,28 @@ fn digitalocean_cluster(manifest: &Manifest) -> Vec<Change> {
         },
         change(manifest, "tagged", move |cloud| {
             let path = cluster_path(cloud, &tagged, "");
-            let mut shown = cloud.call(CloudName::DigitalOcean, "GET", &path, None)["kubernetes_cluster"].clone();
+            let mut shown =
+                cloud.call(berth_sandbox::digitalocean::NAME, "GET", &path, None)["kubernetes_cluster"].clone();
             shown["tags"].as_array_mut().expect("tags").push(json!("outside"));
             let body = json!({"name": shown["name"], "tags": shown["tags"]});
-            cloud.call(CloudName::DigitalOcean, "PUT", &path, Some(body));
+            cloud.call(berth_sandbox::digitalocean::NAME, "PUT", &path, Some(body));
         }),
         change(manifest, "deleted", move |cloud| {
-            cloud.call(CloudName::DigitalOcean, "DELETE", &cluster_path(cloud, &deleted, ""), None);
+            cloud.call(berth_sandbox::digitalocean::NAME, "DELETE", &cluster_path(cloud, &deleted, ""), None);
         }),
     ];
     if spec["autoUpgrade"] != true {
         changes.push(Change {
             repairs: false,
             undo: Box::new(move |cloud| {
-                cloud.call(CloudName::DigitalOcean, "DELETE", &cluster_path(cloud, &taken, ""), None);
+                cloud.call(berth_sandbox::digitalocean::NAME, "DELETE", &cluster_path(cloud, &taken, ""), None);
             }),
             ..change(manifest, "upgraded", move |cloud| {
                 let path = cluster_path(cloud, &upgraded, "/upgrades");
-                let offers = cloud.call(CloudName::DigitalOcean, "GET", &path, None);
+                let offers = cloud.call(berth_sandbox::digitalocean::NAME, "GET", &path, None);
                 let version = offers["available_upgrade_versions"][0]["slug"].clone();
                 let path = cluster_path(cloud, &upgraded, "/upgrade");
-                cloud.call(CloudName::DigitalOcean, "POST", &path, Some(json!({"version": version})));
+                cloud.call(berth_sandbox::digitalocean::NAME, "POST", &path, Some(json!({"version": version})));
             })
         });
     }
@@ -248,11 +248,11 @@ fn digitalocean_pool(manifest: &Manifest, name: &str, spec: &Value) -> Vec<Chang
         change(manifest, "labelled", move |cloud| {
             let (path, mut pool) = pool_now(cloud, &labelled);
             pool["labels"]["outside"] = json!("yes");
-            cloud.call(CloudName::DigitalOcean, "PUT", &path, Some(pool));
+            cloud.call(berth_sandbox::digitalocean::NAME, "PUT", &path, Some(pool));
         }),
         change(manifest, "deleted", move |cloud| {
             let (path, _) = pool_now(cloud, &deleted);
-            cloud.call(CloudName::DigitalOcean, "DELETE", &path, None);
+            cloud.call(berth_sandbox::digitalocean::NAME, "DELETE", &path, None);
         }),
     ]
 }

@@ -4,7 +4,6 @@
 use crate::declared::manifests;
 use crate::harness::{Cloud, Project};
 use crate::kill_cases::{CIVO, Civo, DIGITALOCEAN, civo_pool, net};
-use berth_sandbox::CloudName::{self, DigitalOcean};
 use berth_sandbox::{Config, Quota, Speed};
 use serde_json::json;
 
@@ -26,11 +25,16 @@ fn advised(stderr: &str, start: &str) -> Vec<String> {
 }
 
 fn made_outside(cloud: &Cloud) -> String {
-    let made = cloud.call(CloudName::Civo, "POST", "/v2/networks", Some(json!({"label": "net-a", "region": "FRA1"})));
+    let made = cloud.call(
+        berth_sandbox::civo::NAME,
+        "POST",
+        "/v2/networks",
+        Some(json!({"label": "net-a", "region": "FRA1"})),
+    );
     let network = made["id"].as_str().expect("an id").to_owned();
     let body = json!({"name": "shop-k8s", "region": "FRA1", "kubernetes_version": "1.30.5-k3s1", "network_id": network,
                       "num_target_nodes": 2, "target_nodes_size": "g4s.kube.medium", "cni_plugin": "flannel"});
-    cloud.call(CloudName::Civo, "POST", "/v2/kubernetes/clusters", Some(body));
+    cloud.call(berth_sandbox::civo::NAME, "POST", "/v2/kubernetes/clusters", Some(body));
     network
 }
 
@@ -62,10 +66,10 @@ fn a_whole_account_is_imported() {
     made_outside(&cloud);
     let body = json!({"name": "edge", "network_id": cloud.id("civo.network", "net-a"), "region": "FRA1", "create_rules": false,
                       "rules": [{"protocol": "tcp", "start_port": "443", "end_port": "443", "cidr": ["0.0.0.0/0"], "direction": "ingress", "action": "allow"}]});
-    cloud.call(CloudName::Civo, "POST", "/v2/firewalls", Some(body));
+    cloud.call(berth_sandbox::civo::NAME, "POST", "/v2/firewalls", Some(body));
     let cluster = cloud.id("civo.cluster", "shop-k8s");
     let body = json!({"id": "extra", "count": 1, "size": "g4s.kube.large", "region": "FRA1"});
-    cloud.call(CloudName::Civo, "POST", &format!("/v2/kubernetes/clusters/{cluster}/pools"), Some(body));
+    cloud.call(berth_sandbox::civo::NAME, "POST", &format!("/v2/kubernetes/clusters/{cluster}/pools"), Some(body));
     let before = cloud.shape();
     project.berth(&cloud, &["import", "--all", "--provider", "civo"]).ok();
     project.berth(&cloud, &["plan", "-f", "imported", "--detailed-exitcode"]).ok();
@@ -76,11 +80,16 @@ fn a_whole_account_is_imported() {
         .ok()
         .says(&["nothing to import"]);
 
-    let vpc = cloud.call(DigitalOcean, "POST", "/v2/vpcs", Some(json!({"name": "outside", "region": "fra1"})));
+    let vpc = cloud.call(
+        berth_sandbox::digitalocean::NAME,
+        "POST",
+        "/v2/vpcs",
+        Some(json!({"name": "outside", "region": "fra1"})),
+    );
     let body = json!({"name": "blog-k8s", "region": "fra1", "version": "1.32.5-do.0", "vpc_uuid": vpc["vpc"]["id"],
                       "node_pools": [{"name": "blog-k8s-default", "size": "s-2vcpu-4gb", "count": 2},
                                      {"name": "more", "size": "s-4vcpu-8gb", "count": 1}]});
-    cloud.call(DigitalOcean, "POST", "/v2/kubernetes/clusters", Some(body));
+    cloud.call(berth_sandbox::digitalocean::NAME, "POST", "/v2/kubernetes/clusters", Some(body));
     let before = cloud.shape();
     project.berth(&cloud, &["import", "--all", "--provider", "digitalocean", "--out", "do"]).ok();
     project.berth(&cloud, &["plan", "-f", "do", "--detailed-exitcode"]).ok();
@@ -94,7 +103,7 @@ fn a_saved_plan_is_carried_out_or_refused() {
     project.berth(&cloud, &["plan", "-f", "shop.yaml", "--out", "moved.plan"]).ok();
     let id = cloud.id("civo.cluster", "shop-k8s");
     let path = format!("/v2/kubernetes/clusters/{id}?region=FRA1");
-    cloud.call(CloudName::Civo, "PUT", &path, Some(json!({"tags": "outside"})));
+    cloud.call(berth_sandbox::civo::NAME, "PUT", &path, Some(json!({"tags": "outside"})));
     let before = cloud.shape();
     project.berth(&cloud, &["apply", "moved.plan"]).ends_with(1).says(&[
         "the world moved since this plan was made",

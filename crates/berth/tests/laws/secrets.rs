@@ -6,7 +6,7 @@ use crate::kill_cases::{CIVO, DIGITALOCEAN, net};
 use crate::search::{Search, Secret, kubeconfig_secrets};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
-use berth_sandbox::{CloudName, Config, Speed};
+use berth_sandbox::{Config, Speed};
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -134,11 +134,11 @@ fn no_secret_is_left_anywhere() {
     // From here on there are kubeconfigs, too.
     let cluster = watched.cloud.id("civo.cluster", "shop-k8s");
     let path = format!("/v2/kubernetes/clusters/{cluster}?region=FRA1");
-    let shown = watched.cloud.call(CloudName::Civo, "GET", &path, None);
+    let shown = watched.cloud.call(berth_sandbox::civo::NAME, "GET", &path, None);
     watched.search.secrets.extend(kubeconfig_secrets(shown["kubeconfig"].as_str().expect("a kubeconfig")));
     let blog = watched.cloud.id("digitalocean.cluster", "blog-k8s");
     let path = format!("/v2/kubernetes/clusters/{blog}/kubeconfig");
-    let shown = watched.cloud.call(CloudName::DigitalOcean, "GET", &path, None);
+    let shown = watched.cloud.call(berth_sandbox::digitalocean::NAME, "GET", &path, None);
     watched.search.secrets.extend(kubeconfig_secrets(shown.as_str().expect("a kubeconfig")));
     assert!(watched.search.files(watched.project.root()) >= 2, "the state is looked at");
 

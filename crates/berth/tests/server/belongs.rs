@@ -2,7 +2,7 @@
 
 use crate::guard::Person;
 use crate::harness::*;
-use berth_sandbox::{CloudName, Config, Sandbox};
+use berth_sandbox::{Config, Sandbox};
 use berth_server::pb;
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,8 @@ const REPAIR: &str = ", annotations: {berth.dev/drift-policy: repair}";
 async fn civo(sandbox: &Sandbox, method: &str, path: &str) -> serde_json::Value {
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
     let method = reqwest::Method::from_bytes(method.as_bytes()).unwrap();
-    let request = client.request(method, format!("{}{path}", sandbox.civo_url())).bearer_auth(CLOUD_TOKEN);
+    let request =
+        client.request(method, format!("{}{path}", sandbox.url(berth_sandbox::civo::NAME))).bearer_auth(CLOUD_TOKEN);
     let answer = request.send().await.unwrap();
     assert!(answer.status().is_success(), "{path}: {answer:?}");
     answer.json().await.unwrap()
@@ -87,7 +88,7 @@ async fn a_worker_with_other_credentials_looks_at_nothing_and_makes_nothing() {
     plane.delete("CivoVpc", "n1", "", false).await.unwrap();
     tokio::time::sleep(Duration::from_secs(3)).await;
     plane.until("not forgotten", LONGEST, |all| all.len() == 3 && all.iter().all(|r| refused(&r.message))).await;
-    let made = other.world().traffic(CloudName::Civo).mutating();
+    let made = other.world().traffic(berth_sandbox::civo::NAME).mutating();
     assert_eq!((made, live(&other).await.len(), live(&plane.sandbox).await.len()), (0, 0, 2), "{}", plane.told());
 
     // The right worker takes over what the other one could not do.

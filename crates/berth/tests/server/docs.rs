@@ -147,8 +147,8 @@ async fn the_documents_commands_work_on_a_laptop() {
         std::os::unix::fs::symlink(root().join("examples"), here.join("examples")).unwrap();
         let made = shell(&here, "berth init --template prod --out shop/cluster.yaml").output().unwrap();
         assert!(made.status.success(), "{}", said(&made));
-        let env = [("CIVO_API_URL", sandbox.civo_url()), ("CIVO_TOKEN", "any".to_owned())];
-        let address = sandbox.civo_url().trim_start_matches("http://").to_owned();
+        let env = [("CIVO_API_URL", sandbox.url(berth_sandbox::civo::NAME)), ("CIVO_TOKEN", "any".to_owned())];
+        let address = sandbox.url(berth_sandbox::civo::NAME).trim_start_matches("http://").to_owned();
         let work = tokio::task::spawn_blocking(move || {
             for block in mine {
                 if block.mark.ends_with(", serves") {

@@ -20,7 +20,7 @@ async fn until_running(plane: &Plane) -> pb::Task {
 /// A call to make something is on its way, and the cloud has it.
 async fn until_asked(plane: &Plane) {
     let until = Instant::now() + LONGEST;
-    while plane.sandbox.world().traffic(berth_sandbox::CloudName::Civo).held() == 0 {
+    while plane.sandbox.world().traffic(berth_sandbox::civo::NAME).held() == 0 {
         assert!(Instant::now() < until, "nothing was asked for: {}", plane.told());
         tokio::time::sleep(Duration::from_millis(5)).await;
     }

@@ -1,7 +1,7 @@
 //! Servers and workers as processes, a cloud inside the test, and a client.
 
 use crate::postgres::Postgres;
-use berth_sandbox::{CloudName, Config, Rule, Sandbox};
+use berth_sandbox::{Config, Rule, Sandbox};
 use berth_server::client::{Client, Connection};
 use berth_server::pb;
 use secrecy::SecretString;
@@ -240,13 +240,17 @@ impl Plane {
     }
 
     pub fn add_worker(&mut self, name: &str, more: &[&str]) {
-        let urls = [self.sandbox.civo_url(), self.sandbox.digitalocean_url()];
+        let urls = [self.sandbox.url(berth_sandbox::civo::NAME), self.sandbox.url(berth_sandbox::digitalocean::NAME)];
         self.add_worker_with(name, more, urls);
     }
 
     /// One whose own credentials are for other clouds.
     pub fn add_worker_for(&mut self, name: &str, cloud: &Sandbox) {
-        self.add_worker_with(name, &[], [cloud.civo_url(), cloud.digitalocean_url()]);
+        self.add_worker_with(
+            name,
+            &[],
+            [cloud.url(berth_sandbox::civo::NAME), cloud.url(berth_sandbox::digitalocean::NAME)],
+        );
     }
 
     fn add_worker_with(&mut self, name: &str, more: &[&str], [civo_url, digitalocean_url]: [String; 2]) {
@@ -289,7 +293,7 @@ impl Plane {
     /// How many calls were refused and are still to be acted on.
     pub fn late(&self) -> u64 {
         let world = self.sandbox.world();
-        world.traffic(CloudName::Civo).late() + world.traffic(CloudName::DigitalOcean).late()
+        world.traffic(berth_sandbox::civo::NAME).late() + world.traffic(berth_sandbox::digitalocean::NAME).late()
     }
 
     pub async fn apply(&self, text: &str) -> Vec<pb::Applied> {
@@ -380,7 +384,8 @@ impl Plane {
 
     /// Live objects of a type, without the cloud's own.
     pub fn objects(&self, kind: &str) -> Vec<Value> {
-        let cloud = if kind.starts_with("civo.") { CloudName::Civo } else { CloudName::DigitalOcean };
+        let cloud =
+            if kind.starts_with("civo.") { berth_sandbox::civo::NAME } else { berth_sandbox::digitalocean::NAME };
         let ledger = self.sandbox.world().ledger(cloud);
         let objects = ledger["objects"].as_array().cloned().unwrap_or_default();
         objects.into_iter().filter(|o| o["type"] == kind && o["default"] != true && o["auto"] != true).collect()
@@ -395,7 +400,7 @@ impl Plane {
 
     /// How many of a type were ever made.
     pub fn made(&self, kind: &str) -> i64 {
-        self.sandbox.world().ledger(CloudName::Civo)["totals"][kind]["created"].as_i64().unwrap_or(0)
+        self.sandbox.world().ledger(berth_sandbox::civo::NAME)["totals"][kind]["created"].as_i64().unwrap_or(0)
     }
 
     /// For messages: the ends of all logs.

@@ -8,7 +8,7 @@ use serde_json::json;
 async fn a_server_imports_any_name_and_lists_what_it_cannot() {
     let plane = Plane::start(Setup::default()).await;
     plane.account().await;
-    let url = format!("{}/v2/networks", plane.sandbox.civo_url());
+    let url = format!("{}/v2/networks", plane.sandbox.url(berth_sandbox::civo::NAME));
     for label in ["My Network", "in\u{200b}visible"] {
         let body = json!({"label": label, "region": "FRA1"}).to_string();
         let request = reqwest::Client::new().post(&url).bearer_auth(CLOUD_TOKEN).body(body).send();

@@ -5,7 +5,7 @@
 use crate::postgres::Postgres;
 use crate::search::{Search, Secret, kubeconfig_secrets};
 use crate::traces::Traces;
-use berth_sandbox::{CloudName, Config, Sandbox, Speed};
+use berth_sandbox::{Config, Sandbox, Speed};
 use std::fs::File;
 use std::io::Read;
 use std::net::TcpListener;
@@ -94,8 +94,8 @@ impl World {
         let mut command = Command::new(env!("CARGO_BIN_EXE_berth"));
         command.args(args).current_dir(self.path(at)).env_clear();
         command.env("PATH", "/nonexistent").env("HOME", self.path(at)).env("TMPDIR", self.path("tmp"));
-        command.env("CIVO_API_URL", self.sandbox.civo_url());
-        command.env("DIGITALOCEAN_API_URL", self.sandbox.digitalocean_url());
+        command.env("CIVO_API_URL", self.sandbox.url(berth_sandbox::civo::NAME));
+        command.env("DIGITALOCEAN_API_URL", self.sandbox.url(berth_sandbox::digitalocean::NAME));
         command.stdin(Stdio::null());
         command
     }
@@ -270,11 +270,14 @@ async fn nothing_is_left(postgres: Option<Postgres>, inside: bool) {
     write(&manifests(IN_MANIFEST));
     world.quiet(&["apply", "-f", "all.yaml", "--yes", "-o", "json"], 0);
     let kubeconfig = {
-        let ledger = world.sandbox.world().ledger(CloudName::Civo);
+        let ledger = world.sandbox.world().ledger(berth_sandbox::civo::NAME);
         let objects = ledger["objects"].as_array().cloned().unwrap_or_default();
         let cluster = objects.iter().find(|o| o["type"] == "civo.cluster").expect("a cluster")["id"].clone();
-        let path =
-            format!("{}/v2/kubernetes/clusters/{}?region=FRA1", world.sandbox.civo_url(), cluster.as_str().unwrap());
+        let path = format!(
+            "{}/v2/kubernetes/clusters/{}?region=FRA1",
+            world.sandbox.url(berth_sandbox::civo::NAME),
+            cluster.as_str().unwrap()
+        );
         let client = reqwest::Client::builder().no_proxy().build().unwrap();
         let answer = client.get(path).header("authorization", "bearer outside").send().await.unwrap();
         let answer: serde_json::Value = serde_json::from_str(&answer.text().await.unwrap()).unwrap();

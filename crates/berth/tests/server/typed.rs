@@ -37,7 +37,7 @@ impl Here {
     }
 
     fn with(sandbox: &Sandbox) -> Self {
-        let env = vec![("CIVO_API_URL", sandbox.civo_url()), ("CIVO_TOKEN", "any".to_owned())];
+        let env = vec![("CIVO_API_URL", sandbox.url(berth_sandbox::civo::NAME)), ("CIVO_TOKEN", "any".to_owned())];
         Self { env, ..Self::new() }
     }
 
@@ -116,7 +116,7 @@ async fn commands_printed_on_a_laptop_work_there() {
 async fn commands_printed_about_what_changed_outside_work() {
     let sandbox = Sandbox::start(Config { speed: Speed::Instant, ..Config::default() }).await.unwrap();
     let here = Here::with(&sandbox);
-    let url = sandbox.civo_url();
+    let url = sandbox.url(berth_sandbox::civo::NAME);
     let work = tokio::task::spawn_blocking(move || {
         let civo = |method: &str, path: &str, body: serde_json::Value| {
             let line = format!(

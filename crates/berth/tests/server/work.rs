@@ -63,7 +63,11 @@ async fn drift_is_told_and_repaired_where_that_is_wanted() {
     plane.until_ready().await;
     for name in ["fw-1", "fw-2"] {
         let firewall = plane.objects("civo.firewall").into_iter().find(|o| o["name"] == name).unwrap();
-        let url = format!("{}/v2/firewalls/{}?region=FRA1", plane.sandbox.civo_url(), firewall["id"].as_str().unwrap());
+        let url = format!(
+            "{}/v2/firewalls/{}?region=FRA1",
+            plane.sandbox.url(berth_sandbox::civo::NAME),
+            firewall["id"].as_str().unwrap()
+        );
         let request = reqwest::Client::builder().no_proxy().build().unwrap().delete(url).bearer_auth(CLOUD_TOKEN);
         let answer = request.send().await.unwrap();
         assert!(answer.status().is_success(), "{answer:?}");

@@ -22,10 +22,12 @@ use crate::gather::Gather;
 use crate::http::{self, Http};
 use crate::kube::{Drained, Kubes, Node};
 use crate::one_form;
+use crate::registry::{AccountBlock, Cloud, Variables};
 use api::{Api, Firewall, Network};
 use async_trait::async_trait;
 use berth_engine::handler::{Class, Handler, Listed, Outcome, Page, Provider, Raised, Trouble};
 use berth_engine::unit::Identity;
+use berth_model::pb::berth::core::v1::CivoAccount;
 use futures::future::try_join_all;
 use offers::Offers;
 use pools::View;
@@ -35,9 +37,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::OnceCell;
 
-pub use lower::lower;
+use lower::lower;
 
-pub(crate) const API_URL: &str = "https://api.civo.com";
+const API_URL: &str = "https://api.civo.com";
 /// Civo publishes no limit; this is what its own tools stay well below.
 const REQUESTS_PER_SECOND: f64 = 20.0;
 const BURST: u32 = 100;
@@ -51,6 +53,20 @@ const MAX_PAGES: u32 = 10_000;
 const UNANSWERED_LIMIT: Duration = Duration::from_secs(30);
 /// Firewalls whose rules are read at the same time, where a list does not show them.
 const RULES_AT_ONCE: usize = 8;
+
+pub static CLOUD: Cloud = Cloud {
+    name: "civo",
+    title: "Civo",
+    api_url: API_URL,
+    variables: Variables { token: &["CIVO_TOKEN"], api_url: "CIVO_API_URL", region: Some("CIVO_REGION") },
+    client: Some(("civo", &["version", "--quiet"])),
+    account: |spec| {
+        let CivoAccount { token, observe_token, region, api_url } = spec.civo.clone()?;
+        Some(AccountBlock { token, observe_token, api_url, region })
+    },
+    connect,
+    lower,
+};
 
 /// A connection to one Civo account.
 pub struct Civo {
@@ -99,7 +115,7 @@ pub struct IndexEntry {
     token_tag: Option<String>,
 }
 
-pub fn connect(credentials: &Credentials) -> Outcome<Arc<dyn Provider>> {
+fn connect(credentials: &Credentials) -> Outcome<Arc<dyn Provider>> {
     Ok(Arc::new(Civo::new(credentials)?))
 }
 

@@ -1,6 +1,6 @@
 //! DigitalOcean: client, unit handlers, lowering, import.
 
-pub(crate) mod api;
+mod api;
 mod cluster;
 mod kube_api;
 mod lower_cluster;
@@ -19,12 +19,13 @@ mod wire;
 mod words;
 
 use crate::Credentials;
+use crate::registry::{AccountBlock, Cloud, Variables};
 use api::Client;
 use async_trait::async_trait;
 use berth_engine::handler::{Handler, Listed, LowerInput, Outcome, Page, Provider, Raised, Trouble};
 use berth_engine::reference_property;
 use berth_engine::unit::{Identity, Lowered};
-use berth_model::pb::berth::core::v1::StringValueOrRef;
+use berth_model::pb::berth::core::v1::{DigitalOceanAccount, StringValueOrRef};
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,6 +41,24 @@ const VPCS: &str = "digitalocean.vpcs";
 const UNANSWERED_LIMIT: Duration = Duration::from_secs(30);
 const READY_GATE_ANNOTATION: &str = "berth.dev/ready-gate";
 
+pub static CLOUD: Cloud = Cloud {
+    name: "digitalocean",
+    title: "DigitalOcean",
+    api_url: api::API_URL,
+    variables: Variables {
+        token: &["DIGITALOCEAN_ACCESS_TOKEN", "DIGITALOCEAN_TOKEN"],
+        api_url: "DIGITALOCEAN_API_URL",
+        region: None,
+    },
+    client: Some(("doctl", &["version"])),
+    account: |spec| {
+        let DigitalOceanAccount { token, observe_token, api_url } = spec.digitalocean.clone()?;
+        Some(AccountBlock { token, observe_token, api_url, region: String::new() })
+    },
+    connect,
+    lower,
+};
+
 struct DigitalOcean {
     client: Arc<Client>,
     vpc: vpc::VpcHandler,
@@ -48,7 +67,7 @@ struct DigitalOcean {
 }
 
 /// Opens a connection; nothing is sent yet.
-pub fn connect(credentials: &Credentials) -> Outcome<Arc<dyn Provider>> {
+fn connect(credentials: &Credentials) -> Outcome<Arc<dyn Provider>> {
     let client = Arc::new(Client::new(credentials)?);
     Ok(Arc::new(DigitalOcean {
         vpc: vpc::VpcHandler { client: client.clone() },
@@ -59,7 +78,7 @@ pub fn connect(credentials: &Credentials) -> Outcome<Arc<dyn Provider>> {
 }
 
 /// Resource and resolved references in, units out. Pure.
-pub fn lower(input: &LowerInput<'_>) -> Result<Lowered, Trouble> {
+fn lower(input: &LowerInput<'_>) -> Result<Lowered, Trouble> {
     match input.id.kind.as_str() {
         "DigitalOceanVpc" => lower_vpc::lower(input),
         "DigitalOceanKubernetesCluster" => lower_cluster::lower(input),

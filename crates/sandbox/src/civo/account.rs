@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
+use super::State;
 use super::catalog;
 use crate::http::Reply;
-use crate::world::State;
 
 pub fn quota(state: &State) -> Reply {
-    let (store, quota, account) = (&state.civo, &state.quota, &state.accounts.civo);
+    let (store, quota, account) = (&state.store, &state.quota, state.account);
     let nodes = store.clusters.weight();
     // Cores and memory follow from the nodes as if all were of the default size: sums over thousands of clusters
     // on every call would cost more than anybody looks at them.
@@ -40,12 +40,12 @@ pub fn quota(state: &State) -> Reply {
 pub fn organisation(state: &State) -> Reply {
     Reply::json(
         200,
-        &json!({"id": state.accounts.civo, "name": "Berth sandbox", "created_at": "2020-01-01T00:00:00Z", "updated_at": "2020-01-01T00:00:00Z"}),
+        &json!({"id": state.account, "name": "Berth sandbox", "created_at": "2020-01-01T00:00:00Z", "updated_at": "2020-01-01T00:00:00Z"}),
     )
 }
 
 pub fn accounts(state: &State) -> Reply {
-    let account = json!({"id": state.accounts.civo, "email_address": "sandbox@berth.dev", "label": "Berth sandbox", "flags": "",
+    let account = json!({"id": state.account, "email_address": "sandbox@berth.dev", "label": "Berth sandbox", "flags": "",
                          "timezone": "UTC", "status": "active", "created_at": "2020-01-01T00:00:00Z",
                          "updated_at": "2020-01-01T00:00:00Z"});
     Reply::json(200, &paged(vec![account]))

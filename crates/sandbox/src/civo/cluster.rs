@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::CLOUD;
 use super::catalog;
 use crate::clock::SimTime;
-use crate::http::CloudName;
 use crate::table::Object;
 use crate::world::{ClusterView, Dice, NodeView, TaintView, new_id};
 
@@ -260,7 +260,8 @@ impl Cluster {
         ClusterView {
             id: self.id.clone(),
             name: self.name.clone(),
-            cloud: CloudName::Civo,
+            cloud: CLOUD.name,
+            storage_class: CLOUD.storage_class,
             kubernetes_version: kubectl_version(self.running_version(now)),
             nodes: nodes.collect(),
             api_up: self.api_up(now),

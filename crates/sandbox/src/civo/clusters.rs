@@ -3,6 +3,7 @@
 use serde::Deserialize;
 use serde_json::json;
 
+use super::State;
 use super::catalog;
 use super::cluster::{Cluster, Installed};
 use super::failure::{Failure, fail};
@@ -12,7 +13,7 @@ use super::{firewall, network, show};
 use crate::clock::SimTime;
 use crate::http::{Call, Effects, Refusal, Reply};
 use crate::kube::KubeServer;
-use crate::world::{State, new_id};
+use crate::world::new_id;
 
 const DEFAULT_PER_PAGE: usize = 20;
 const MAX_PER_PAGE: usize = 100;
@@ -39,7 +40,7 @@ pub struct ClusterIn {
 }
 
 pub fn find<'a>(state: &'a State, region: &str, id: &str) -> Result<&'a Cluster, Failure> {
-    match state.civo.clusters.get(id).filter(|cluster| cluster.region == region) {
+    match state.store.clusters.get(id).filter(|cluster| cluster.region == region) {
         Some(cluster) => Ok(cluster),
         None => fail(
             404,
@@ -53,7 +54,7 @@ pub fn list(state: &State, region: &str, call: &Call, kube: &KubeServer) -> Repl
     let per_page = call.number("per_page", DEFAULT_PER_PAGE).min(MAX_PER_PAGE);
     let page = call.number("page", 1);
     let key = format!("region:{region}");
-    let all = state.civo.clusters.behind(&key, call.effects.lag);
+    let all = state.store.clusters.behind(&key, call.effects.lag);
     let pages = all.len().div_ceil(per_page).max(1);
     let found = all.into_iter().skip((page - 1).saturating_mul(per_page)).take(per_page);
     let items = found.map(|cluster| show::cluster(cluster, state.now, kube)).collect();
@@ -76,7 +77,7 @@ pub fn create(
     kube: &KubeServer,
 ) -> Result<Reply, Failure> {
     let name = check_name(input.name)?;
-    if state.civo.clusters.count(&format!("name:{name}")) > 0 {
+    if state.store.clusters.count(&format!("name:{name}")) > 0 {
         let reason = format!("A Kubernetes cluster with the name {name} already exists in your account");
         return fail(409, "database_kubernetes_cluster_duplicate", reason);
     }
@@ -92,7 +93,7 @@ pub fn create(
     }
     let network_id = match given(input.network_id) {
         Some(id) => network::find(state, region, &id)?.id.clone(),
-        None => state.civo.default_network(region)?.id.clone(),
+        None => state.store.default_network(region)?.id.clone(),
     };
     let firewall_id = match given(input.instance_firewall).or(given(input.firewall_id)) {
         Some(firewall) => Some(firewall_in(state, region, &firewall, &network_id)?),
@@ -142,7 +143,7 @@ pub fn create(
     let built = cluster.built_at;
     cluster.applications.iter_mut().for_each(|application| application.at = built);
     let reply = Reply::json(200, &show::cluster(&cluster, now, kube));
-    state.civo.clusters.insert(cluster);
+    state.store.clusters.insert(cluster);
     Ok(reply)
 }
 
@@ -159,7 +160,7 @@ pub fn update(
     cluster.prune(now);
     if let Some(name) = input.name.filter(|name| *name != cluster.name && !name.is_empty()) {
         let name = check_name(Some(name))?;
-        if state.civo.clusters.count(&format!("name:{name}")) > 0 {
+        if state.store.clusters.count(&format!("name:{name}")) > 0 {
             let reason = format!("A Kubernetes cluster with the name {name} already exists in your account");
             return fail(409, "database_kubernetes_cluster_duplicate", reason);
         }
@@ -228,13 +229,13 @@ pub fn put_back(
 
 pub fn store(state: &mut State, changed: Cluster) {
     let id = changed.id.clone();
-    state.civo.clusters.update(&id, |cluster| *cluster = changed);
+    state.store.clusters.update(&id, |cluster| *cluster = changed);
 }
 
 /// Refuses more nodes than the quota or the region has room for.
 pub fn grow(state: &State, region: &str, cluster: &Cluster, effects: &Effects) -> Result<(), Failure> {
     use crate::table::Object;
-    let before = state.civo.clusters.get(&cluster.id).map_or(0, Object::weight);
+    let before = state.store.clusters.get(&cluster.id).map_or(0, Object::weight);
     let more = cluster.weight().saturating_sub(before);
     if more > 0 {
         check_room(state, more, 0)?;
@@ -248,7 +249,7 @@ pub fn grow(state: &State, region: &str, cluster: &Cluster, effects: &Effects) -
 pub fn delete(state: &mut State, region: &str, id: &str) -> Result<Reply, Failure> {
     if find(state, region, id)?.gone_at.is_none() {
         let gone_at = state.now.plus_ms(state.dice.seconds(60, 90));
-        state.civo.clusters.update(id, |cluster| cluster.gone_at = Some(gone_at));
+        state.store.clusters.update(id, |cluster| cluster.gone_at = Some(gone_at));
     }
     Ok(Reply::json(200, &json!({"id": id, "result": "success"})))
 }
@@ -266,7 +267,7 @@ fn given(text: Option<String>) -> Option<String> {
 }
 
 fn check_room(state: &State, nodes: u64, clusters: u64) -> Result<(), Failure> {
-    let store = &state.civo.clusters;
+    let store = &state.store.clusters;
     if store.len() as u64 + clusters > state.quota.clusters || store.weight() + nodes > state.quota.nodes {
         return Err(Refusal::Quota.into());
     }

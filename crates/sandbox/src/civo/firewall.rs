@@ -5,13 +5,14 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::State;
 use super::failure::{Failure, fail};
 use super::field::{Words, loose_bool, valid_cidr};
 use super::network;
 use crate::clock::SimTime;
 use crate::http::{Refusal, Reply};
 use crate::table::Object;
-use crate::world::{State, new_id};
+use crate::world::new_id;
 
 const MAX_NAME_CHARS: usize = 63;
 const MAX_RULES: usize = 500;
@@ -135,14 +136,14 @@ pub struct RuleIn {
 }
 
 fn show(state: &State, firewall: &Firewall) -> Value {
-    let clusters = state.civo.clusters.count(&format!("firewall:{}", firewall.id));
+    let clusters = state.store.clusters.count(&format!("firewall:{}", firewall.id));
     json!({"id": firewall.id, "name": firewall.name, "rules_count": firewall.rules.len(), "instance_count": 0,
            "cluster_count": clusters, "loadbalancer_count": 0, "database_count": 0, "network_id": firewall.network_id,
            "rules": firewall.rules})
 }
 
 pub fn list(state: &State, region: &str, lag: Duration) -> Reply {
-    let all = state.civo.firewalls.behind(&format!("region:{region}"), lag);
+    let all = state.store.firewalls.behind(&format!("region:{region}"), lag);
     Reply::json(200, &all.into_iter().map(|firewall| show(state, firewall)).collect::<Vec<_>>())
 }
 
@@ -152,8 +153,8 @@ pub fn get(state: &State, region: &str, id: &str) -> Result<Reply, Failure> {
 
 /// By id or by name: Civo's own client sends what its user typed.
 pub fn find<'a>(state: &'a State, region: &str, id: &str) -> Result<&'a Firewall, Failure> {
-    let by_id = state.civo.firewalls.get(id).filter(|firewall| firewall.region == region);
-    match by_id.or_else(|| state.civo.firewalls.first(&format!("name:{region}/{id}"))) {
+    let by_id = state.store.firewalls.get(id).filter(|firewall| firewall.region == region);
+    match by_id.or_else(|| state.store.firewalls.first(&format!("name:{region}/{id}"))) {
         Some(firewall) => Ok(firewall),
         None => fail(404, "database_firewall_not_found", "Failed to find the firewall within the internal database"),
     }
@@ -163,7 +164,7 @@ pub fn create(state: &mut State, region: &str, input: FirewallIn) -> Result<Repl
     let name = check_name(input.name)?;
     let network_id = match input.network_id.filter(|id| !id.is_empty()) {
         Some(id) => network::find(state, region, &id)?.id.clone(),
-        None => state.civo.default_network(region)?.id.clone(),
+        None => state.store.default_network(region)?.id.clone(),
     };
     refuse_taken(state, region, &name)?;
     let id = new_id();
@@ -193,16 +194,16 @@ pub fn create(state: &mut State, region: &str, input: FirewallIn) -> Result<Repl
 }
 
 fn insert(state: &mut State, firewall: Firewall) -> Result<(), Failure> {
-    let own = state.civo.firewalls.len() - state.civo.firewalls.count(DEFAULTS);
+    let own = state.store.firewalls.len() - state.store.firewalls.count(DEFAULTS);
     if own as u64 >= state.quota.firewalls {
         return Err(Refusal::Quota.into());
     }
-    state.civo.firewalls.insert(firewall);
+    state.store.firewalls.insert(firewall);
     Ok(())
 }
 
 fn refuse_taken(state: &State, region: &str, name: &str) -> Result<(), Failure> {
-    if state.civo.firewalls.count(&format!("name:{region}/{name}")) > 0 {
+    if state.store.firewalls.count(&format!("name:{region}/{name}")) > 0 {
         return fail(
             409,
             "database_firewall_duplicate_name",
@@ -215,7 +216,7 @@ fn refuse_taken(state: &State, region: &str, name: &str) -> Result<(), Failure> 
 /// The firewall of a cluster that was made without one: shared by all such clusters of a network.
 pub fn auto(state: &mut State, region: &str, network_id: &str) -> Result<String, Failure> {
     let key = format!("network:{network_id}");
-    if let Some(firewall) = state.civo.firewalls.find(&key).find(|firewall| firewall.auto) {
+    if let Some(firewall) = state.store.firewalls.find(&key).find(|firewall| firewall.auto) {
         return Ok(firewall.id.clone());
     }
     let label = network::find(state, region, network_id)?.label.clone();
@@ -264,13 +265,13 @@ pub fn update(state: &mut State, region: &str, id: &str, input: FirewallIn) -> R
     if old.name != name {
         refuse_taken(state, region, &name)?;
     }
-    state.civo.firewalls.update(&id, |firewall| firewall.name = name.clone());
+    state.store.firewalls.update(&id, |firewall| firewall.name = name.clone());
     Ok(Reply::json(200, &json!({"id": id, "name": name, "result": "success"})))
 }
 
 pub fn delete(state: &mut State, region: &str, id: &str) -> Result<Reply, Failure> {
     let id = find(state, region, id)?.id.clone();
-    let (clusters, leaving) = state.civo.cluster_users(&format!("firewall:{id}"));
+    let (clusters, leaving) = state.store.cluster_users(&format!("firewall:{id}"));
     if clusters > 0 {
         let reason = format!("The firewall is in use by {clusters} Kubernetes cluster(s)");
         return fail(409, "database_firewall_inuse_by_cluster", reason);
@@ -279,7 +280,7 @@ pub fn delete(state: &mut State, region: &str, id: &str) -> Result<Reply, Failur
         // Civo's own clients ask again until the clusters are gone.
         return Ok(Reply::json(200, &json!({"id": id, "result": "failed"})));
     }
-    state.civo.firewalls.remove(&id);
+    state.store.firewalls.remove(&id);
     Ok(Reply::json(200, &json!({"id": id, "result": "success"})))
 }
 
@@ -306,7 +307,7 @@ pub fn create_rule(state: &mut State, region: &str, id: &str, input: RuleIn) -> 
         return fail(409, "database_firewall_rule_create", "Unknown error creating a firewall rule");
     }
     let reply = Reply::json(200, &rule);
-    state.civo.firewalls.update(&id, |firewall| firewall.rules.push(rule));
+    state.store.firewalls.update(&id, |firewall| firewall.rules.push(rule));
     Ok(reply)
 }
 
@@ -316,7 +317,7 @@ pub fn delete_rule(state: &mut State, region: &str, id: &str, rule: &str) -> Res
         return no_rule();
     }
     let id = firewall.id.clone();
-    state.civo.firewalls.update(&id, |firewall| firewall.rules.retain(|r| r.id != rule));
+    state.store.firewalls.update(&id, |firewall| firewall.rules.retain(|r| r.id != rule));
     Ok(Reply::json(200, &json!({"id": rule, "result": "success"})))
 }
 

@@ -17,14 +17,33 @@ use hyper::Method;
 use serde_json::{Value, json};
 
 use crate::clock::SimTime;
-use crate::http::{Call, Cloud, CloudName, Refusal, Reply};
+use crate::http::{Call, Cloud, Refusal, Reply};
 use crate::kube::KubeServer;
+use crate::registry::{CloudName, CloudStore, SimulatedCloud};
 use crate::table::{AnyTable, Table};
-use crate::world::{ClusterView, World};
+use crate::world::{ClusterView, View, World};
 use cluster::Cluster;
 use failure::{Failure, fail};
 use firewall::Firewall;
 use network::Network;
+
+pub const NAME: CloudName = CloudName("civo");
+
+pub static CLOUD: SimulatedCloud = SimulatedCloud {
+    name: NAME,
+    title: "Civo",
+    port: 7070,
+    store: || Box::new(Store::default()),
+    api: |world, kube| Arc::new(Civo { world, kube }),
+    storage_class: ("civo-volume", "csi.civo.com"),
+    client: Some(("civo", |url, token| {
+        let config = json!({"meta": {"url": url, "default_region": "FRA1"}});
+        format!("echo '{config}' > sandbox.json && CIVO_TOKEN={token} civo --config sandbox.json …")
+    })),
+    environment: &[("CIVO_REGION", "FRA1")],
+};
+
+type State<'a> = View<'a, Store>;
 
 /// Every Civo object of the sandbox.
 #[derive(Default)]
@@ -34,23 +53,25 @@ pub struct Store {
     clusters: Table<Cluster>,
 }
 
-impl Store {
-    pub fn tables(&self) -> Vec<&dyn AnyTable> {
+impl CloudStore for Store {
+    fn tables(&self) -> Vec<&dyn AnyTable> {
         vec![&self.networks, &self.firewalls, &self.clusters]
     }
 
-    pub fn tables_mut(&mut self) -> Vec<&mut dyn AnyTable> {
+    fn tables_mut(&mut self) -> Vec<&mut dyn AnyTable> {
         vec![&mut self.networks, &mut self.firewalls, &mut self.clusters]
     }
 
-    pub fn seed(&mut self, now: SimTime) {
+    fn seed(&mut self, now: SimTime) {
         network::seed(self, now);
     }
 
-    pub fn cluster_view(&self, id: &str, now: SimTime) -> Option<ClusterView> {
+    fn cluster_view(&self, id: &str, now: SimTime) -> Option<ClusterView> {
         self.clusters.get(id).map(|cluster| cluster.view(now))
     }
+}
 
+impl Store {
     fn default_network(&self, region: &str) -> Result<&Network, Failure> {
         match self.networks.first(&format!("name:{region}/default")) {
             Some(network) => Ok(network),
@@ -72,7 +93,7 @@ pub struct Civo {
 
 impl Cloud for Civo {
     fn name(&self) -> CloudName {
-        CloudName::Civo
+        CLOUD.name
     }
 
     fn handle(&self, call: &Call) -> Reply {

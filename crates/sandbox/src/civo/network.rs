@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::State;
 use super::catalog::REGIONS;
 use super::failure::{Failure, fail};
 use super::field::valid_cidr;
@@ -12,7 +13,7 @@ use super::{Store, firewall};
 use crate::clock::SimTime;
 use crate::http::{Refusal, Reply};
 use crate::table::Object;
-use crate::world::{State, new_id};
+use crate::world::new_id;
 
 const MAX_LABEL_CHARS: usize = 63;
 
@@ -103,7 +104,7 @@ fn nameservers() -> Vec<String> {
 }
 
 pub fn list(state: &State, region: &str, lag: Duration) -> Reply {
-    let all = state.civo.networks.behind(&format!("region:{region}"), lag);
+    let all = state.store.networks.behind(&format!("region:{region}"), lag);
     Reply::json(200, &all.into_iter().map(|network| network.show(state.now)).collect::<Vec<_>>())
 }
 
@@ -113,7 +114,7 @@ pub fn get(state: &State, region: &str, id: &str) -> Result<Reply, Failure> {
 
 /// By id, or by label or name: Civo's own client puts what its user typed into the path.
 pub fn find<'a>(state: &'a State, region: &str, id: &str) -> Result<&'a Network, Failure> {
-    let networks = &state.civo.networks;
+    let networks = &state.store.networks;
     let by_id = networks.get(id).filter(|network| network.region == region);
     let by_label = || networks.first(&format!("name:{region}/{id}"));
     let by_name = || networks.find(&format!("region:{region}")).find(|network| network.name == id);
@@ -125,14 +126,14 @@ pub fn find<'a>(state: &'a State, region: &str, id: &str) -> Result<&'a Network,
 
 pub fn create(state: &mut State, region: &str, input: NetworkIn) -> Result<Reply, Failure> {
     let label = check_label(input.label)?;
-    if state.civo.networks.count(&format!("name:{region}/{label}")) > 0 {
+    if state.store.networks.count(&format!("name:{region}/{label}")) > 0 {
         return fail(
             409,
             "database_network_duplicate_name",
             format!("A network with the label {label} already exists"),
         );
     }
-    if state.civo.networks.len() as u64 >= state.quota.networks {
+    if state.store.networks.len() as u64 >= state.quota.networks {
         return Err(Refusal::Quota.into());
     }
     if input.ipv4_enabled == Some(false) && input.ipv6_enabled != Some(true) {
@@ -156,15 +157,15 @@ pub fn create(state: &mut State, region: &str, input: NetworkIn) -> Result<Reply
         active_at: now.plus_ms(state.dice.seconds(5, 10)),
         gone_at: None,
     };
-    state.civo.networks.insert(network);
+    state.store.networks.insert(network);
     Ok(Reply::json(200, &json!({"id": id, "label": label, "result": "success"})))
 }
 
 /// The first free /24 of 10.0.0.0/8, looked for from where the next is likely to be.
 fn free_cidr(state: &State, region: &str) -> String {
-    let start = state.civo.networks.count(&format!("region:{region}"));
+    let start = state.store.networks.count(&format!("region:{region}"));
     let candidates = (start..start + 65_536).map(|n| format!("10.{}.{}.0/24", (n / 256) % 256, n % 256));
-    let mut free = candidates.filter(|cidr| state.civo.networks.count(&format!("cidr:{region}/{cidr}")) == 0);
+    let mut free = candidates.filter(|cidr| state.store.networks.count(&format!("cidr:{region}/{cidr}")) == 0);
     // Networks are islands: with every range taken, one used twice is better than none.
     free.next().unwrap_or_else(|| "10.0.0.0/24".into())
 }
@@ -177,14 +178,14 @@ pub fn update(state: &mut State, region: &str, id: &str, input: NetworkIn) -> Re
         Some(label) => check_label(Some(label))?,
         None => old.clone(),
     };
-    if old != label && state.civo.networks.count(&format!("name:{region}/{label}")) > 0 {
+    if old != label && state.store.networks.count(&format!("name:{region}/{label}")) > 0 {
         return fail(
             409,
             "database_network_duplicate_name",
             format!("A network with the label {label} already exists"),
         );
     }
-    state.civo.networks.update(&id, |network| {
+    state.store.networks.update(&id, |network| {
         network.label = label.clone();
         if let Some(list) = input.nameservers_v4.filter(|list| !list.is_empty()) {
             network.nameservers_v4 = list;
@@ -195,7 +196,7 @@ pub fn update(state: &mut State, region: &str, id: &str, input: NetworkIn) -> Re
 
 pub fn delete(state: &mut State, region: &str, id: &str) -> Result<Reply, Failure> {
     // Civo's Terraform provider sends DELETE again at each look, also once the network is gone.
-    if state.civo.networks.departed(id) {
+    if state.store.networks.departed(id) {
         return Ok(Reply::json(200, &json!({"id": id, "result": "success"})));
     }
     let network = find(state, region, id)?;
@@ -208,12 +209,12 @@ pub fn delete(state: &mut State, region: &str, id: &str) -> Result<Reply, Failur
         return Ok(Reply::json(200, &json!({"id": id, "result": "success"})));
     }
     let key = format!("network:{id}");
-    let (clusters, leaving) = state.civo.cluster_users(&key);
+    let (clusters, leaving) = state.store.cluster_users(&key);
     if clusters > 0 {
         let reason = format!("The network is in use by {clusters} Kubernetes cluster(s)");
         return fail(409, "database_network_delete_with_instance", reason);
     }
-    let firewalls = state.civo.firewalls.find(&key).filter(|firewall| !firewall.belongs_to(&label)).count();
+    let firewalls = state.store.firewalls.find(&key).filter(|firewall| !firewall.belongs_to(&label)).count();
     if firewalls > 0 {
         return fail(
             409,
@@ -225,10 +226,10 @@ pub fn delete(state: &mut State, region: &str, id: &str) -> Result<Reply, Failur
         // Civo's own clients ask again until the clusters are gone.
         return Ok(Reply::json(200, &json!({"id": id, "result": "failed"})));
     }
-    let own: Vec<String> = state.civo.firewalls.find(&key).map(|firewall| firewall.id.clone()).collect();
-    own.iter().for_each(|firewall| drop(state.civo.firewalls.remove(firewall)));
+    let own: Vec<String> = state.store.firewalls.find(&key).map(|firewall| firewall.id.clone()).collect();
+    own.iter().for_each(|firewall| drop(state.store.firewalls.remove(firewall)));
     let gone_at = state.now.plus_ms(state.dice.seconds(5, 10));
-    state.civo.networks.update(id, |network| network.gone_at = Some(gone_at));
+    state.store.networks.update(id, |network| network.gone_at = Some(gone_at));
     Ok(Reply::json(200, &json!({"id": id, "result": "success"})))
 }
 

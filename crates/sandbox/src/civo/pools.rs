@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use serde::Deserialize;
 use serde_json::json;
 
+use super::State;
 use super::catalog;
 use super::cluster::{Cluster, Pool, Taint};
 use super::clusters::{self, alive, find};
@@ -12,7 +13,7 @@ use super::failure::{Failure, fail};
 use super::show;
 use crate::clock::SimTime;
 use crate::http::{Effects, Reply};
-use crate::world::{Dice, State, new_id};
+use crate::world::{Dice, new_id};
 
 const MAX_NODES_IN_POOL: usize = 512;
 const MAX_POOLS: usize = 64;

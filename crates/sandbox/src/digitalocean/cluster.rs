@@ -5,14 +5,16 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value, json};
 
+use super::CLOUD;
+use super::State;
 use super::pool::{self, Pool, Wanted};
 use super::refusal::{self, Answer};
 use super::{Store, catalog, page::Page};
 use crate::clock::SimTime;
-use crate::http::{Call, CloudName, Reply};
+use crate::http::{Call, Reply};
 use crate::kube::{self, KubeServer};
 use crate::table::Object;
-use crate::world::{ClusterView, NodeView, State, TaintView, new_id};
+use crate::world::{ClusterView, NodeView, TaintView, new_id};
 
 /// Settings that the API keeps and gives back, and that change nothing in the sandbox.
 const KEPT: [&str; 12] = [
@@ -244,7 +246,7 @@ fn check_firewall(firewall: Firewall) -> Answer<Firewall> {
 }
 
 pub fn list(state: &State, kube: &KubeServer, call: &Call) -> Answer<Reply> {
-    let (page, store, lag) = (Page::of(call), &state.digitalocean, call.effects.lag);
+    let (page, store, lag) = (Page::of(call), &state.store, call.effects.lag);
     let clusters = store.clusters.behind("", lag);
     let here = clusters.iter().skip(page.offset()).take(page.len());
     let items = here.map(|cluster| shown(store, kube, cluster, state.now, lag)).collect();
@@ -252,15 +254,12 @@ pub fn list(state: &State, kube: &KubeServer, call: &Call) -> Answer<Reply> {
 }
 
 pub fn get(state: &State, kube: &KubeServer, id: &str) -> Answer<Reply> {
-    let cluster = state.digitalocean.clusters.get(id).ok_or_else(refusal::not_found)?;
+    let cluster = state.store.clusters.get(id).ok_or_else(refusal::not_found)?;
     Ok(answer(state, kube, 200, cluster))
 }
 
 fn answer(state: &State, kube: &KubeServer, status: u16, cluster: &Cluster) -> Reply {
-    Reply::json(
-        status,
-        &json!({"kubernetes_cluster": shown(&state.digitalocean, kube, cluster, state.now, Duration::ZERO)}),
-    )
+    Reply::json(status, &json!({"kubernetes_cluster": shown(&state.store, kube, cluster, state.now, Duration::ZERO)}))
 }
 
 pub fn create(state: &mut State, kube: &KubeServer, call: &Call) -> Answer<Reply> {
@@ -271,13 +270,13 @@ pub fn create(state: &mut State, kube: &KubeServer, call: &Call) -> Answer<Reply
     }
     let version = catalog::resolve_version(&body.version)
         .ok_or_else(|| refusal::invalid_spec(format!("invalid version slug \"{}\"", body.version)))?;
-    let vpc = vpc_for(&state.digitalocean, &body)?;
+    let vpc = vpc_for(&state.store, &body)?;
     let id = new_id();
-    let mut pools = plan_pools(&state.digitalocean, &id, body.node_pools.as_deref().unwrap_or_default())?;
+    let mut pools = plan_pools(&state.store, &id, body.node_pools.as_deref().unwrap_or_default())?;
     if call.effects.out_of_capacity(&body.region) {
         return Err(refusal::no_capacity(&body.region));
     }
-    if state.digitalocean.clusters.len() as u64 >= state.quota.clusters {
+    if state.store.clusters.len() as u64 >= state.quota.clusters {
         return Err(refusal::limit_reached("Kubernetes cluster"));
     }
     pool::check_quota(state, pools.iter().map(|pool| u64::from(pool.count)).sum())?;
@@ -316,9 +315,9 @@ pub fn create(state: &mut State, kube: &KubeServer, call: &Call) -> Answer<Reply
         gone: None,
     };
     body.settings.apply(&mut cluster)?;
-    pools.into_iter().for_each(|pool| state.digitalocean.pools.insert(pool));
+    pools.into_iter().for_each(|pool| state.store.pools.insert(pool));
     let reply = answer(state, kube, 201, &cluster);
-    state.digitalocean.clusters.insert(cluster);
+    state.store.clusters.insert(cluster);
     Ok(reply)
 }
 
@@ -365,7 +364,7 @@ fn plan_pools(store: &Store, cluster: &str, wanted: &[Wanted]) -> Answer<Vec<Poo
 
 pub fn update(state: &mut State, kube: &KubeServer, call: &Call, id: &str) -> Answer<Reply> {
     let body: Update = call.json().map_err(|bad| refusal::of(&bad))?;
-    let mut cluster = state.digitalocean.live_cluster(id)?.clone();
+    let mut cluster = state.store.live_cluster(id)?.clone();
     if let Some(name) = body.name.filter(|name| !name.is_empty()) {
         check_name(&name)?;
         cluster.name = name;
@@ -373,14 +372,14 @@ pub fn update(state: &mut State, kube: &KubeServer, call: &Call, id: &str) -> An
     body.settings.apply(&mut cluster)?;
     cluster.updated = state.now;
     let reply = answer(state, kube, 202, &cluster);
-    state.digitalocean.clusters.update(id, |old| *old = cluster);
+    state.store.clusters.update(id, |old| *old = cluster);
     Ok(reply)
 }
 
 /// Deleting again what is being deleted is fine.
 pub fn delete(state: &mut State, id: &str) -> Answer<Reply> {
     let gone = state.now.plus_ms(state.dice.seconds(60, 120));
-    let store = &mut state.digitalocean;
+    let store = &mut *state.store;
     let cluster = store.clusters.get(id).ok_or_else(refusal::not_found)?;
     if cluster.gone.is_none() {
         store.clusters.update(id, |cluster| cluster.gone = Some(gone));
@@ -400,7 +399,7 @@ pub fn upgrade(state: &mut State, call: &Call, id: &str) -> Answer<Reply> {
     }
     let body: Body = call.json().map_err(|bad| refusal::of(&bad))?;
     let now = state.now;
-    let cluster = state.digitalocean.live_cluster(id)?;
+    let cluster = state.store.live_cluster(id)?;
     let to = catalog::resolve_version(&body.version)
         .ok_or_else(|| refusal::invalid_spec(format!("invalid version slug \"{}\"", body.version)))?;
     if cluster.state(now) != "running" {
@@ -413,7 +412,7 @@ pub fn upgrade(state: &mut State, call: &Call, id: &str) -> Answer<Reply> {
         return Err(refusal::invalid_spec(format!("cannot upgrade from version {} to {to}", cluster.version)));
     }
     let until = now.plus_ms(state.dice.seconds(300, 600));
-    state.digitalocean.clusters.update(id, |cluster| {
+    state.store.clusters.update(id, |cluster| {
         cluster.upgrade = Some(Upgrade { from: cluster.version.clone(), until });
         (cluster.version, cluster.updated) = (to.to_owned(), now);
     });
@@ -421,7 +420,7 @@ pub fn upgrade(state: &mut State, call: &Call, id: &str) -> Answer<Reply> {
 }
 
 pub fn upgrades(state: &State, id: &str) -> Answer<Reply> {
-    let cluster = state.digitalocean.live_cluster(id)?;
+    let cluster = state.store.live_cluster(id)?;
     let list = catalog::version_list(&catalog::upgrades_from(&cluster.version));
     Ok(Reply::json(200, &json!({"available_upgrade_versions": list})))
 }
@@ -438,22 +437,22 @@ pub fn registry(state: &mut State, call: &Call, on: bool) -> Answer<Reply> {
         return Err(refusal::invalid_spec("cluster_uuids: at least one cluster is required"));
     }
     for id in &body.cluster_uuids {
-        state.digitalocean.live_cluster(id)?;
+        state.store.live_cluster(id)?;
     }
     for id in &body.cluster_uuids {
-        state.digitalocean.clusters.update(id, |cluster| cluster.registry_enabled = on);
+        state.store.clusters.update(id, |cluster| cluster.registry_enabled = on);
     }
     Ok(Reply::empty(204))
 }
 
 /// Load balancers and volumes that workloads would have made: the sandbox's clusters make none.
 pub fn associated(state: &State, id: &str) -> Answer<Reply> {
-    state.digitalocean.live_cluster(id)?;
+    state.store.live_cluster(id)?;
     Ok(Reply::json(200, &json!({"load_balancers": [], "volumes": [], "volume_snapshots": []})))
 }
 
 pub fn messages(state: &State, id: &str) -> Answer<Reply> {
-    state.digitalocean.live_cluster(id)?;
+    state.store.live_cluster(id)?;
     Ok(Reply::json(200, &json!({"messages": []})))
 }
 
@@ -489,7 +488,7 @@ pub fn shown(store: &Store, kube: &KubeServer, cluster: &Cluster, now: SimTime, 
 
 /// Credentials exist as soon as there is a control plane to use them on.
 fn with_control_plane<'a>(state: &'a State, id: &str) -> Answer<&'a Cluster> {
-    let cluster = state.digitalocean.live_cluster(id)?;
+    let cluster = state.store.live_cluster(id)?;
     if state.now < cluster.api_up {
         return Err(refusal::not_yet("cluster is provisioning; its control plane is not available yet"));
     }
@@ -522,7 +521,7 @@ pub fn credentials(state: &State, kube: &KubeServer, call: &Call, id: &str) -> A
 }
 
 pub fn user(state: &State, id: &str) -> Answer<Reply> {
-    state.digitalocean.live_cluster(id)?;
+    state.store.live_cluster(id)?;
     let user = json!({"username": "sandbox@berth.dev", "groups": ["k8saas:authenticated"]});
     Ok(Reply::json(200, &json!({"kubernetes_cluster_user": user})))
 }
@@ -567,7 +566,8 @@ pub fn view(store: &Store, id: &str, now: SimTime) -> Option<ClusterView> {
     Some(ClusterView {
         id: cluster.id.clone(),
         name: cluster.name.clone(),
-        cloud: CloudName::DigitalOcean,
+        cloud: CLOUD.name,
+        storage_class: CLOUD.storage_class,
         kubernetes_version: format!("v{}", catalog::kubernetes_version(cluster.running_version(now))),
         nodes,
         api_up: now >= cluster.api_up && cluster.gone.is_none(),

@@ -20,13 +20,29 @@ use hyper::Method;
 use serde_json::{Value, json};
 
 use crate::clock::SimTime;
-use crate::http::{Call, Cloud, CloudName, Refusal, Reply};
+use crate::http::{Call, Cloud, Refusal, Reply};
 use crate::kube::KubeServer;
+use crate::registry::{CloudName, CloudStore, SimulatedCloud};
 use crate::table::{AnyTable, Table};
-use crate::world::{ClusterView, State, World, new_id};
+use crate::world::{ClusterView, View, World, new_id};
 use page::Page;
 use rate::{Meter, Rate};
 use refusal::{Answer, No};
+
+pub const NAME: CloudName = CloudName("digitalocean");
+
+pub static CLOUD: SimulatedCloud = SimulatedCloud {
+    name: NAME,
+    title: "DigitalOcean",
+    port: 7071,
+    store: || Box::new(Store::default()),
+    api: |world, kube| Arc::new(DigitalOcean { world, kube }),
+    storage_class: ("do-block-storage", "dobs.csi.digitalocean.com"),
+    client: Some(("doctl", |url, token| format!("doctl --api-url {url} --access-token {token} …"))),
+    environment: &[],
+};
+
+type State<'a> = View<'a, Store>;
 
 /// Every DigitalOcean object of the sandbox; one `Table` for each type.
 #[derive(Default)]
@@ -37,22 +53,21 @@ pub struct Store {
     rate: Rate,
 }
 
-impl Store {
-    /// All tables, for persistence, expiry and the ledger.
-    pub fn tables(&self) -> Vec<&dyn AnyTable> {
+impl CloudStore for Store {
+    fn tables(&self) -> Vec<&dyn AnyTable> {
         vec![&self.vpcs, &self.clusters, &self.pools]
     }
 
-    pub fn tables_mut(&mut self) -> Vec<&mut dyn AnyTable> {
+    fn tables_mut(&mut self) -> Vec<&mut dyn AnyTable> {
         vec![&mut self.vpcs, &mut self.clusters, &mut self.pools]
     }
 
-    /// Objects that are there from the start: a default network in each region.
-    pub fn seed(&mut self, now: SimTime) {
+    /// A default network in each region.
+    fn seed(&mut self, now: SimTime) {
         vpc::seed(self, now);
     }
 
-    pub fn cluster_view(&self, id: &str, now: SimTime) -> Option<ClusterView> {
+    fn cluster_view(&self, id: &str, now: SimTime) -> Option<ClusterView> {
         cluster::view(self, id, now)
     }
 }
@@ -64,14 +79,14 @@ pub struct DigitalOcean {
 
 impl Cloud for DigitalOcean {
     fn name(&self) -> CloudName {
-        CloudName::DigitalOcean
+        CLOUD.name
     }
 
     fn handle(&self, call: &Call) -> Reply {
-        let (meter, answer) = self.world.with(|state| {
+        let (meter, answer) = self.world.with(|state: &mut State<'_>| {
             let quota = state.quota;
             let now = state.now;
-            let meter = state.digitalocean.rate.count(now, quota.requests_per_hour, quota.requests_per_minute);
+            let meter = state.store.rate.count(now, quota.requests_per_hour, quota.requests_per_minute);
             let answer = match meter.refused_for_ms {
                 Some(_) => Err(No { status: 429, message: "API Rate limit exceeded.".into() }),
                 None => route(state, &self.kube, call),
@@ -131,7 +146,7 @@ fn route(state: &mut State, kube: &KubeServer, call: &Call) -> Answer<Reply> {
     let ok = |value: &Value| Ok(Reply::json(200, value));
     let paged = |root: &str, all: Vec<Value>| Ok(Reply::json(200, &Page::of(call).cut(call, root, all)));
     match path {
-        ["account"] if method == GET => ok(&catalog::account(&state.accounts.digitalocean)),
+        ["account"] if method == GET => ok(&catalog::account(state.account)),
         ["regions"] if method == GET => paged("regions", catalog::regions()),
         ["sizes"] if method == GET => paged("sizes", catalog::sizes()),
         ["1-clicks"] if method == GET => ok(&json!({"1_clicks": []})),

@@ -6,13 +6,14 @@ use rand::Rng;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::State;
 use super::cluster::Cluster;
 use super::refusal::{self, Answer};
 use super::{Store, catalog, page::Page};
 use crate::clock::SimTime;
 use crate::http::{Call, Reply};
 use crate::table::Object;
-use crate::world::{Dice, State, new_id};
+use crate::world::{Dice, new_id};
 
 const MAX_POOL_NAME: usize = 55;
 const MAX_NODES: u32 = 1000;
@@ -101,14 +102,14 @@ pub struct Wanted {
 }
 
 pub fn list(state: &State, call: &Call, cluster: &str) -> Answer<Reply> {
-    let cluster = state.digitalocean.live_cluster(cluster)?;
-    let pools = state.digitalocean.pools.behind(&format!("cluster:{}", cluster.id), call.effects.lag);
+    let cluster = state.store.live_cluster(cluster)?;
+    let pools = state.store.pools.behind(&format!("cluster:{}", cluster.id), call.effects.lag);
     let all = pools.into_iter().map(|pool| shown(pool, state.now)).collect();
     Ok(Reply::json(200, &Page::of(call).cut(call, "node_pools", all)))
 }
 
 pub fn get(state: &State, cluster: &str, id: &str) -> Answer<Reply> {
-    answer(state, 200, state.digitalocean.pool(cluster, id)?)
+    answer(state, 200, state.store.pool(cluster, id)?)
 }
 
 fn answer(state: &State, status: u16, pool: &Pool) -> Answer<Reply> {
@@ -117,8 +118,8 @@ fn answer(state: &State, status: u16, pool: &Pool) -> Answer<Reply> {
 
 pub fn create(state: &mut State, call: &Call, cluster: &str) -> Answer<Reply> {
     let wanted: Wanted = call.json().map_err(|bad| refusal::of(&bad))?;
-    let region = state.digitalocean.live_cluster(cluster)?.region.clone();
-    let mut pool = plan(&state.digitalocean, cluster, &wanted, 0)?;
+    let region = state.store.live_cluster(cluster)?.region.clone();
+    let mut pool = plan(&state.store, cluster, &wanted, 0)?;
     if call.effects.out_of_capacity(&region) {
         return Err(refusal::no_capacity(&region));
     }
@@ -127,7 +128,7 @@ pub fn create(state: &mut State, call: &Call, cluster: &str) -> Answer<Reply> {
     (pool.created, pool.updated) = (now, now);
     resize(&mut pool, now, &mut state.dice, call.effects.stuck);
     let reply = answer(state, 201, &pool);
-    state.digitalocean.pools.insert(pool);
+    state.store.pools.insert(pool);
     reply
 }
 
@@ -254,7 +255,7 @@ pub fn is_dns_label(name: &str) -> bool {
 }
 
 pub fn check_quota(state: &State, more: u64) -> Answer<()> {
-    if state.digitalocean.pools.weight().saturating_add(more) > state.quota.nodes {
+    if state.store.pools.weight().saturating_add(more) > state.quota.nodes {
         return Err(refusal::invalid_spec(format!(
             "desired nodes exceed limits, {more} additional nodes but not enough available droplet limit"
         )));
@@ -264,10 +265,10 @@ pub fn check_quota(state: &State, more: u64) -> Answer<()> {
 
 pub fn update(state: &mut State, call: &Call, cluster: &str, id: &str) -> Answer<Reply> {
     let wanted: Wanted = call.json().map_err(|bad| refusal::of(&bad))?;
-    let region = state.digitalocean.live_cluster(cluster)?.region.clone();
-    let mut pool = state.digitalocean.live_pool(cluster, id)?.clone();
+    let region = state.store.live_cluster(cluster)?.region.clone();
+    let mut pool = state.store.live_pool(cluster, id)?.clone();
     let before = pool.count;
-    change(&state.digitalocean, &mut pool, &wanted, "")?;
+    change(&state.store, &mut pool, &wanted, "")?;
     if pool.count > before {
         if call.effects.out_of_capacity(&region) {
             return Err(refusal::no_capacity(&region));
@@ -278,12 +279,12 @@ pub fn update(state: &mut State, call: &Call, cluster: &str, id: &str) -> Answer
     pool.updated = now;
     resize(&mut pool, now, &mut state.dice, call.effects.stuck);
     let reply = answer(state, 202, &pool);
-    state.digitalocean.pools.update(id, |old| *old = pool);
+    state.store.pools.update(id, |old| *old = pool);
     reply
 }
 
 pub fn delete(state: &mut State, cluster: &str, id: &str) -> Answer<Reply> {
-    let store = &mut state.digitalocean;
+    let store = &mut *state.store;
     let pool = store.pool(cluster, id)?;
     if pool.gone.is_none() {
         let others =
@@ -305,7 +306,7 @@ pub fn leave(pool: &mut Pool, at: SimTime) {
 
 pub fn delete_node(state: &mut State, call: &Call, cluster: &str, id: &str, node: &str) -> Answer<Reply> {
     let replace = matches!(call.query("replace"), Some("1" | "true"));
-    let mut pool = state.digitalocean.live_pool(cluster, id)?.clone();
+    let mut pool = state.store.live_pool(cluster, id)?.clone();
     let now = state.now;
     let found = pool.nodes.iter_mut().find(|n| n.id == node && n.gone.is_none()).ok_or_else(refusal::not_found)?;
     if !replace && pool.count <= 1 && !pool.auto_scale {
@@ -317,7 +318,7 @@ pub fn delete_node(state: &mut State, call: &Call, cluster: &str, id: &str, node
     }
     pool.updated = now;
     resize(&mut pool, now, &mut state.dice, call.effects.stuck);
-    state.digitalocean.pools.update(id, |old| *old = pool);
+    state.store.pools.update(id, |old| *old = pool);
     Ok(Reply::empty(202))
 }
 
@@ -329,12 +330,12 @@ pub fn recycle(state: &mut State, call: &Call, cluster: &str, id: &str) -> Answe
         nodes: Vec<String>,
     }
     let body: Body = call.json().map_err(|bad| refusal::of(&bad))?;
-    let mut pool = state.digitalocean.live_pool(cluster, id)?.clone();
+    let mut pool = state.store.live_pool(cluster, id)?.clone();
     let (now, going) = (state.now, state.now.plus_ms(state.dice.seconds(30, 60)));
     let chosen = |node: &Node| body.nodes.is_empty() || body.nodes.contains(&node.id);
     pool.nodes.iter_mut().filter(|node| node.gone.is_none() && chosen(node)).for_each(|node| node.gone = Some(going));
     resize(&mut pool, now, &mut state.dice, call.effects.stuck);
-    state.digitalocean.pools.update(id, |old| *old = pool);
+    state.store.pools.update(id, |old| *old = pool);
     Ok(Reply::empty(202))
 }
 

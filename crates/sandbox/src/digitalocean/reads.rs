@@ -4,10 +4,10 @@
 use hyper::Method;
 use serde_json::{Value, json};
 
+use super::State;
 use super::page::Page;
 use super::refusal::{self, Answer};
 use crate::http::{Call, Reply};
-use crate::world::State;
 
 const PROJECT: &str = "4e1bfbc3-dc3e-41f2-a18f-1b4d7ba71679";
 const SINCE: &str = "2020-01-01T00:00:00Z";
@@ -61,7 +61,7 @@ pub fn route(state: &State, call: &Call, path: &[&str]) -> Option<Answer<Reply>>
             Some(found) => Ok(Reply::json(200, &json!({"image": image(found)}))),
             None => Err(refusal::not_found()),
         },
-        ["vpcs", id, list @ ("peerings" | "subnets")] => match state.digitalocean.vpcs.get(id) {
+        ["vpcs", id, list @ ("peerings" | "subnets")] => match state.store.vpcs.get(id) {
             Some(_) => paged(&format!("vpc_{list}"), vec![]),
             None => Err(refusal::not_found()),
         },
@@ -74,7 +74,7 @@ pub fn route(state: &State, call: &Call, path: &[&str]) -> Option<Answer<Reply>>
 }
 
 fn project(state: &State) -> Value {
-    let account = super::catalog::account(&state.accounts.digitalocean);
+    let account = super::catalog::account(state.account);
     json!({
         "id": PROJECT, "owner_uuid": account["account"]["uuid"], "owner_id": 1, "name": "Sandbox",
         "description": "Everything in this sandbox", "purpose": "Operational / Developer tooling",
@@ -85,7 +85,7 @@ fn project(state: &State) -> Value {
 
 /// New clusters and networks belong to the default project.
 fn resources(state: &State) -> Vec<Value> {
-    let store = &state.digitalocean;
+    let store = &state.store;
     let clusters = store.clusters.iter().map(|c| (format!("do:kubernetes:{}", c.id), c.created));
     let resource = |(urn, at): (String, crate::clock::SimTime)| {
         let id = urn.rsplit(':').next().unwrap_or_default().to_owned();

@@ -21,8 +21,10 @@ impl Cloud {
     }
 
     pub(super) async fn raw(&self, method: Method, path: &str, body: Option<Value>) -> reqwest::Response {
-        let mut request =
-            self.client.request(method, format!("{}{path}", self.sandbox.digitalocean_url())).bearer_auth("any");
+        let mut request = self
+            .client
+            .request(method, format!("{}{path}", self.sandbox.url(crate::digitalocean::NAME)))
+            .bearer_auth("any");
         if let Some(body) = body {
             request = request.json(&body);
         }

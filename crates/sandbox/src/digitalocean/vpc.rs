@@ -4,12 +4,13 @@ use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::State;
 use super::refusal::{self, Answer};
 use super::{Store, catalog, page::Page};
 use crate::clock::SimTime;
 use crate::http::{Call, Reply};
 use crate::table::Object;
-use crate::world::{State, new_id};
+use crate::world::new_id;
 
 const MAX_DESCRIPTION: usize = 255;
 const MAX_NAME: usize = 255;
@@ -84,42 +85,42 @@ pub fn seed(store: &mut Store, now: SimTime) {
 }
 
 pub fn list(state: &State, call: &Call) -> Answer<Reply> {
-    let (page, vpcs) = (Page::of(call), state.digitalocean.vpcs.behind("", call.effects.lag));
+    let (page, vpcs) = (Page::of(call), state.store.vpcs.behind("", call.effects.lag));
     let items = vpcs.iter().skip(page.offset()).take(page.len()).map(|vpc| shown(vpc)).collect();
     Ok(Reply::json(200, &page.wrap(call, "vpcs", items, vpcs.len())))
 }
 
 pub fn get(state: &State, id: &str) -> Answer<Reply> {
-    let vpc = state.digitalocean.vpcs.get(id).ok_or_else(refusal::not_found)?;
+    let vpc = state.store.vpcs.get(id).ok_or_else(refusal::not_found)?;
     Ok(Reply::json(200, &json!({"vpc": shown(vpc)})))
 }
 
 pub fn create(state: &mut State, call: &Call) -> Answer<Reply> {
     let body: Create = call.json().map_err(|bad| refusal::of(&bad))?;
-    check_name(&state.digitalocean, &body.name, None)?;
+    check_name(&state.store, &body.name, None)?;
     if !catalog::has_region(&body.region) {
         return Err(refusal::invalid(format!("region \"{}\" is not available for VPCs", body.region)));
     }
     let description = body.description.unwrap_or_default();
     check_description(&description)?;
     let ip_range = match body.ip_range.filter(|range| !range.is_empty()) {
-        Some(given) => check_range(&state.digitalocean, &given)?,
-        None => free_range(&state.digitalocean)?,
+        Some(given) => check_range(&state.store, &given)?,
+        None => free_range(&state.store)?,
     };
-    if state.digitalocean.vpcs.len() as u64 >= state.quota.networks.saturating_add(catalog::REGIONS.len() as u64) {
+    if state.store.vpcs.len() as u64 >= state.quota.networks.saturating_add(catalog::REGIONS.len() as u64) {
         return Err(refusal::limit_reached("VPC"));
     }
     let (id, now) = (new_id(), state.now);
     let vpc = Vpc { id, name: body.name, description, ip_range, region: body.region, default: false, created: now };
     let reply = Reply::json(201, &json!({"vpc": shown(&vpc)}));
-    state.digitalocean.vpcs.insert(vpc);
+    state.store.vpcs.insert(vpc);
     Ok(reply)
 }
 
 /// PUT takes what is not given as empty, PATCH leaves it as it is.
 pub fn update(state: &mut State, call: &Call, id: &str, whole: bool) -> Answer<Reply> {
     let body: Update = call.json().map_err(|bad| refusal::of(&bad))?;
-    let store = &mut state.digitalocean;
+    let store = &mut *state.store;
     let old = store.vpcs.get(id).ok_or_else(refusal::not_found)?.clone();
     let name = body.name.unwrap_or_else(|| old.name.clone());
     check_name(store, &name, Some(id))?;
@@ -144,7 +145,7 @@ pub fn update(state: &mut State, call: &Call, id: &str, whole: bool) -> Answer<R
 }
 
 pub fn delete(state: &mut State, id: &str) -> Answer<Reply> {
-    let store = &mut state.digitalocean;
+    let store = &mut *state.store;
     let vpc = store.vpcs.get(id).ok_or_else(refusal::not_found)?;
     if vpc.default {
         return Err(refusal::forbidden("Can not delete default VPCs"));
@@ -158,7 +159,7 @@ pub fn delete(state: &mut State, id: &str) -> Answer<Reply> {
 }
 
 pub fn members(state: &State, call: &Call, id: &str) -> Answer<Reply> {
-    let store = &state.digitalocean;
+    let store = &state.store;
     store.vpcs.get(id).ok_or_else(refusal::not_found)?;
     let wanted = call.query("resource_type").is_none_or(|kind| kind == "kubernetes");
     let members: Vec<Value> = store

@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 use super::objects::{At, Objects, PatchKind};
 use super::types::{self, ResourceType};
 use crate::clock::SimTime;
-use crate::http::CloudName;
 use crate::world::{ClusterView, NodeView};
 
 /// Under this name the cluster itself declares what the cloud shows, so that what people set on a node stays.
@@ -80,11 +79,7 @@ fn seed(objects: &mut Objects, view: &ClusterView, now: SimTime) {
                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
                "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:masters"}]}),
     );
-    let (class, provisioner) = if view.cloud == CloudName::Civo {
-        ("civo-volume", "csi.civo.com")
-    } else {
-        ("do-block-storage", "dobs.csi.digitalocean.com")
-    };
+    let (class, provisioner) = view.storage_class;
     make(
         "storage.k8s.io",
         "storageclasses",
@@ -131,10 +126,6 @@ fn declared(view: &ClusterView, node: &NodeView) -> Value {
         ("node.kubernetes.io/instance-type", node.size.as_str()),
     ] {
         labels.insert(key.into(), value.into());
-    }
-    if view.cloud == CloudName::Civo {
-        labels.insert("kubernetes.civo.com/civo-node-pool".into(), node.pool.clone());
-        labels.insert("kubernetes.civo.com/civo-node-size".into(), node.size.clone());
     }
     let mut body = json!({
         "apiVersion": "v1", "kind": "Node", "metadata": {"name": node.name, "labels": labels},

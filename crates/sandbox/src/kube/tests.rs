@@ -61,7 +61,7 @@ impl Lab {
             "node_pools": [{"name": "main", "size": "s-2vcpu-4gb", "count": 2, "labels": {"tier": "web"},
                             "taints": [{"key": "only", "value": "us", "effect": "NoSchedule"}]}],
         });
-        let url = format!("{}/v2/kubernetes/clusters", sandbox.digitalocean_url());
+        let url = format!("{}/v2/kubernetes/clusters", sandbox.url(crate::digitalocean::NAME));
         let made: Value = reqwest::Client::new().post(url).json(&body).send().await.unwrap().json().await.unwrap();
         let cluster = made["kubernetes_cluster"]["id"].as_str().unwrap().to_owned();
         let folder = tempfile::tempdir().unwrap();
@@ -227,7 +227,8 @@ async fn kubectl_works_on_nodes() {
     assert!(keys.contains(&"only") && keys.contains(&"mine"), "{keys:?}");
 
     // What the cloud removes goes from the cluster; what it adds comes.
-    let pools = format!("{}/v2/kubernetes/clusters/{}/node_pools", lab.sandbox.digitalocean_url(), lab.cluster);
+    let pools =
+        format!("{}/v2/kubernetes/clusters/{}/node_pools", lab.sandbox.url(crate::digitalocean::NAME), lab.cluster);
     let client = reqwest::Client::new();
     let list: Value = client.get(&pools).send().await.unwrap().json().await.unwrap();
     let pool = format!("{pools}/{}", list["node_pools"][0]["id"].as_str().unwrap());
@@ -457,7 +458,7 @@ async fn identity_port_and_objects_survive_a_restart() {
         assert_eq!(mode & 0o777, 0o600, "{file}");
     }
     // A cluster that is gone leaves no file behind.
-    let url = format!("{}/v2/kubernetes/clusters/{}", sandbox.digitalocean_url(), lab.cluster);
+    let url = format!("{}/v2/kubernetes/clusters/{}", sandbox.url(crate::digitalocean::NAME), lab.cluster);
     reqwest::Client::new().delete(url).send().await.unwrap();
     assert_eq!(client.get(format!("{maps}/kept")).send().await.unwrap().status(), 404);
     assert!(!folder.path().join("state.kube").join(format!("cluster-{}.json", lab.cluster)).exists());

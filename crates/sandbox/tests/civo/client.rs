@@ -21,7 +21,7 @@ pub async fn failing(rules: &[&str]) -> Cloud {
 
 pub async fn start(config: Config) -> Cloud {
     let sandbox = Sandbox::start(config).await.expect("the sandbox starts");
-    let url = sandbox.civo_url();
+    let url = sandbox.url(berth_sandbox::civo::NAME);
     Cloud { sandbox, http: Client::builder().no_proxy().build().expect("a client"), url }
 }
 

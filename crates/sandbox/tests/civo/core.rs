@@ -9,8 +9,8 @@ use crate::client::{cloud, refused, start};
 async fn only_loopback_is_listened_on() {
     let everywhere = "0.0.0.0:0".parse().expect("an address");
     for config in [
-        Config { civo: everywhere, ..Config::default() },
-        Config { digitalocean: everywhere, ..Config::default() },
+        Config { clouds: [(berth_sandbox::civo::NAME, everywhere)].into(), ..Config::default() },
+        Config { clouds: [(berth_sandbox::digitalocean::NAME, everywhere)].into(), ..Config::default() },
         Config { kube: everywhere, ..Config::default() },
     ] {
         let refused = Sandbox::start(config).await.err();
@@ -22,7 +22,10 @@ async fn only_loopback_is_listened_on() {
 async fn a_taken_port_is_named() {
     let cloud = cloud().await;
     let taken = cloud.url.trim_start_matches("http://").parse().expect("an address");
-    let error = Sandbox::start(Config { civo: taken, ..Config::default() }).await.err().expect("an error");
+    let error = Sandbox::start(Config { clouds: [(berth_sandbox::civo::NAME, taken)].into(), ..Config::default() })
+        .await
+        .err()
+        .expect("an error");
     assert_eq!(error.to_string(), format!("cannot listen on {taken}"));
 }
 
@@ -103,6 +106,6 @@ async fn a_stopped_sandbox_lets_go_of_its_port() {
     let cloud = cloud().await;
     let address = cloud.url.trim_start_matches("http://").parse().expect("an address");
     cloud.sandbox.stop().await;
-    let again = start(Config { civo: address, ..Config::default() }).await;
+    let again = start(Config { clouds: [(berth_sandbox::civo::NAME, address)].into(), ..Config::default() }).await;
     assert_eq!(again.url, cloud.url);
 }

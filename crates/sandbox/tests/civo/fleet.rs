@@ -1,6 +1,5 @@
 use std::collections::HashSet;
 
-use berth_sandbox::CloudName;
 use serde_json::json;
 
 use crate::client::{cloud, text};
@@ -16,7 +15,7 @@ async fn a_fleet_is_listed_page_by_page() {
         let (status, _) = cloud.post("/v2/kubernetes/clusters", body).await;
         assert_eq!(status, 200);
     }
-    cloud.sandbox.world().traffic(CloudName::Civo).reset();
+    cloud.sandbox.world().traffic(berth_sandbox::civo::NAME).reset();
     let (mut seen, mut page, mut pages) = (HashSet::new(), 1, 1);
     while page <= pages {
         let (_, listed) = cloud.get(&format!("/v2/kubernetes/clusters?page={page}&per_page=100")).await;
@@ -28,7 +27,7 @@ async fn a_fleet_is_listed_page_by_page() {
         page += 1;
     }
     assert_eq!((seen.len(), pages), (FLEET, 50));
-    assert_eq!(cloud.sandbox.world().traffic(CloudName::Civo).total(), 50);
+    assert_eq!(cloud.sandbox.world().traffic(berth_sandbox::civo::NAME).total(), 50);
 
     let (_, greedy) = cloud.get("/v2/kubernetes/clusters?per_page=5000").await;
     assert_eq!(greedy["items"].as_array().map(Vec::len), Some(100), "a page has at most 100");

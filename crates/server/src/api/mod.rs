@@ -74,7 +74,10 @@ impl Shared {
     pub fn allow_url(&self, account: &Declared) -> Outcome<()> {
         let Some(url) = account.api_url.as_deref().filter(|_| self.config.simulated.is_none()) else { return Ok(()) };
         let asked = address::origin(url);
-        if asked.is_some() && asked == address::origin(berth_clouds::api_url(&account.provider)) {
+        if asked.is_some()
+            && asked
+                == berth_clouds::registry::find(&account.provider).ok().and_then(|cloud| address::origin(cloud.api_url))
+        {
             return Ok(());
         }
         address::check(url)?;

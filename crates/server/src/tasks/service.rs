@@ -107,8 +107,11 @@ impl Shared {
     }
 
     fn lease_answer(&self, tasks: Vec<pb::LeasedTask>, waited_ms: u32) -> pb::LeaseResponse {
-        let simulated =
-            self.config.simulated.as_ref().map(|clouds| pb::SimulatedClouds { urls: clouds.urls(), pace: clouds.pace });
+        let simulated = self
+            .config
+            .simulated
+            .as_ref()
+            .map(|clouds| pb::SimulatedClouds { urls: clouds.urls.clone(), pace: clouds.pace });
         pb::LeaseResponse { tasks, waited_ms, protocol: PROTOCOL, simulated }
     }
 

@@ -3,7 +3,7 @@
 
 use crate::context::{AccountRow, TokenFrom};
 use berth_clouds::accounts::{Simulated, TOKEN_BYTES_MAX, usual_url};
-use berth_clouds::{Clouds, Credentials, PROVIDERS, api_url};
+use berth_clouds::{Clouds, Credentials, registry};
 use berth_engine::handler::{Class, Outcome, Trouble};
 use secrecy::SecretString;
 use std::collections::BTreeSet;
@@ -52,7 +52,7 @@ impl Means {
     /// Connections to the accounts of a task, and to the worker's own.
     pub fn clouds(&self, accounts: &[AccountRow], given: impl Fn(&str) -> Option<SecretString>) -> Clouds {
         let mut clouds = Clouds::new().at_pace(self.simulated.as_ref().map(|simulated| simulated.pace));
-        for provider in PROVIDERS {
+        for provider in registry::names() {
             clouds = clouds.account(format!("env:{provider}"), self.own(provider));
         }
         for row in accounts {
@@ -67,8 +67,8 @@ impl Means {
     }
 
     fn own(&self, provider: &str) -> Outcome<Credentials> {
-        if let Some(credentials) = self.simulated(provider) {
-            return Ok(credentials);
+        if let Some(simulated) = &self.simulated {
+            return Ok(simulated.credentials(provider));
         }
         self.lends()?;
         Credentials::from_env(provider, var).map_err(|trouble| {
@@ -78,19 +78,9 @@ impl Means {
         })
     }
 
-    fn simulated(&self, provider: &str) -> Option<Credentials> {
-        let simulated = self.simulated.as_ref()?;
-        let url = if provider == "civo" { &simulated.civo_url } else { &simulated.digitalocean_url };
-        let mut credentials = Credentials::new(provider, simulated.token.as_deref().unwrap_or("sandbox"));
-        credentials.api_url = Some(url.clone());
-        // Simulated clouds have no limit to respect, unless they say so themselves.
-        credentials.requests_per_second = 100_000;
-        Some(credentials)
-    }
-
     fn credentials(&self, row: &AccountRow, given: Option<SecretString>) -> Outcome<Credentials> {
-        if let Some(credentials) = self.simulated(&row.provider) {
-            return Ok(Credentials { region: row.region.clone(), ..credentials });
+        if let Some(simulated) = &self.simulated {
+            return Ok(Credentials { region: row.region.clone(), ..simulated.credentials(&row.provider) });
         }
         let own_url = usual_url(&row.provider, &var);
         let name = &row.name;
@@ -158,13 +148,14 @@ impl Means {
 
     /// A secret of the worker's goes to the cloud itself, or to where the worker says that the cloud is.
     fn trusted_url(&self, row: &AccountRow, own: Option<String>) -> Outcome<Option<String>> {
+        let cloud = registry::find(&row.provider)?;
         let same = |one: &str, other: &str| one.trim_end_matches('/') == other.trim_end_matches('/');
         match (&row.api_url, &own) {
             (None, _) => Ok(own),
             (Some(url), Some(own_url)) if same(url, own_url) => Ok(own),
-            (Some(url), None) if same(url, api_url(&row.provider)) => Ok(None),
+            (Some(url), None) if same(url, cloud.api_url) => Ok(None),
             (Some(url), _) => {
-                let variable = if row.provider == "civo" { "CIVO_API_URL" } else { "DIGITALOCEAN_API_URL" };
+                let variable = cloud.variables.api_url;
                 Err(unauthorized(format!(
                     "Account {} would have the worker's own token sent to {url}, which the worker does not know",
                     row.name
@@ -268,12 +259,7 @@ mod tests {
 
     #[test]
     fn a_simulated_cloud_gets_no_real_token() {
-        let simulated = Simulated {
-            civo_url: "http://127.0.0.1:1".into(),
-            digitalocean_url: String::new(),
-            token: None,
-            pace: 1.0,
-        };
+        let simulated = Simulated::at([("civo".into(), "http://127.0.0.1:1".into())].into(), None, 1.0);
         let means = Means { simulated: Some(simulated), ..Means::default() };
         let got = means.credentials(&row(TokenFrom::Sealed, None), Some(SecretString::from("real"))).unwrap();
         assert_eq!(got.token.expose_secret(), "sandbox");

@@ -288,7 +288,7 @@ impl Worker {
                         return Err(WorkerError::Unwelcome(fault));
                     }
                     let clouds =
-                        answer.simulated.map(|at| Simulated::at(&at.urls, self.config.sandbox_token.clone(), at.pace));
+                        answer.simulated.map(|at| Simulated::at(at.urls, self.config.sandbox_token.clone(), at.pace));
                     let began = asked.after(Duration::from_millis(answer.waited_ms.into()).min(asked.elapsed()));
                     for task in answer.tasks {
                         self.clone().begin(task, began, changes, clouds.clone());

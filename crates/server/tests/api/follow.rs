@@ -17,7 +17,7 @@ async fn object(world: &World, path: &str) -> String {
 
 /// As someone does who does not ask Berth.
 async fn take_away(world: &World, what: &str, id: &str) {
-    let url = format!("{}/v2/{what}/{id}?region=FRA1", world.sandbox.as_ref().unwrap().civo_url());
+    let url = format!("{}/v2/{what}/{id}?region=FRA1", world.sandbox.as_ref().unwrap().url(berth_sandbox::civo::NAME));
     let http = reqwest::Client::builder().no_proxy().build().unwrap();
     let answer = http.request(Method::DELETE, url).bearer_auth("sandbox").send().await.unwrap();
     assert!(answer.status().is_success(), "{answer:?}");

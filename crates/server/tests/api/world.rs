@@ -35,12 +35,7 @@ impl World {
     pub async fn busy_on(database: Option<String>) -> Self {
         let config = berth_sandbox::Config { speed: Speed::Instant, ..Default::default() };
         let sandbox = Sandbox::start(config).await.expect("the sandbox starts");
-        let simulated = Simulated {
-            civo_url: sandbox.civo_url(),
-            digitalocean_url: sandbox.digitalocean_url(),
-            token: None,
-            pace: 1.0,
-        };
+        let simulated = Simulated { urls: sandbox.urls(), token: None, pace: 1.0 };
         let mut world = Self::with(|config| {
             config.simulated = Some(simulated);
             if let Some(address) = database {

@@ -128,7 +128,7 @@ async fn owners_share_one_autoscaler() {
     let digest = |deployment: &Value| deployment["spec"]["template"]["metadata"]["annotations"].clone();
     let before = digest(&deployment);
     let mut credentials = crate::Credentials::new("civo", "newer-token");
-    credentials.api_url = Some(world.sandbox.civo_url());
+    credentials.api_url = Some(world.sandbox.url(berth_sandbox::civo::NAME));
     let rotated = crate::connect(&credentials).unwrap();
     let handler = rotated.handler("civo.autoscaler").unwrap();
     let seen = world.look(&first, &one).await.unwrap();

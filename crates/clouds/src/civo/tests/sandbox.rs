@@ -5,7 +5,7 @@ use crate::{Credentials, connect};
 use berth_engine::handler::{Class, Handler, Outcome, Provider};
 use berth_engine::unit::{Observed, Op, Phase, Props, Readiness, Unit};
 use berth_engine::{FieldChange, Takes, UnitPlan, diff};
-use berth_sandbox::{CloudName, Config, Sandbox, Speed};
+use berth_sandbox::{Config, Sandbox, Speed};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ impl World {
     pub async fn at(speed: Speed) -> Self {
         let sandbox = Sandbox::start(Config { speed, ..Config::default() }).await.unwrap();
         let mut credentials = Credentials::new("civo", "any-token");
-        credentials.api_url = Some(sandbox.civo_url());
+        credentials.api_url = Some(sandbox.url(berth_sandbox::civo::NAME));
         let cloud = connect(&credentials).unwrap();
         Self { sandbox, cloud }
     }
@@ -133,7 +133,7 @@ impl World {
     }
 
     pub fn objects(&self, kind: &str) -> Vec<Value> {
-        let ledger = self.sandbox.world().ledger(CloudName::Civo);
+        let ledger = self.sandbox.world().ledger(berth_sandbox::civo::NAME);
         let objects = ledger["objects"].as_array().unwrap().iter();
         objects.filter(|o| o["type"] == kind).cloned().collect()
     }

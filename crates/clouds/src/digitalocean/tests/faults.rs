@@ -109,7 +109,7 @@ async fn draining_moves_pods_off_a_pool_and_only_off_this_one() {
     let (id, _) = world.make(CLUSTER, &cluster(json!({"kubernetesVersion": version}))).await;
     let (batch, _) = world.make(POOL, &pool(json!({}))).await;
     let mut credentials = Credentials::new("digitalocean", "any-token");
-    credentials.api_url = Some(world.sandbox.digitalocean_url());
+    credentials.api_url = Some(world.sandbox.url(berth_sandbox::digitalocean::NAME));
     let client = Client::new(&credentials).unwrap();
     let kubeconfig = client.kubeconfig(&id).await.unwrap();
     let kube = client.kubes.open(kubeconfig.expose_secret()).unwrap();

@@ -26,7 +26,7 @@ impl World {
     pub async fn new() -> Self {
         let sandbox = Sandbox::start(Config { speed: Speed::Times(20_000.0), ..Config::default() }).await.unwrap();
         let mut credentials = Credentials::new("digitalocean", "any-token");
-        credentials.api_url = Some(sandbox.digitalocean_url());
+        credentials.api_url = Some(sandbox.url(berth_sandbox::digitalocean::NAME));
         let cloud = connect(&credentials).unwrap();
         Self { sandbox, cloud }
     }

@@ -12,7 +12,7 @@ use crate::pb;
 use crate::results::{ImportResult, PlanResult};
 use crate::telemetry;
 use berth_clouds::import::{LeftOut, Taken, describable, manifest_text, name_all, own_links, read_back, rows};
-use berth_clouds::{Clouds, PROVIDERS, one_form};
+use berth_clouds::{Clouds, one_form, registry as clouds};
 use berth_engine::unit::{Identity, UnitState};
 use berth_engine::{Action, Known, Request, Wanted};
 use berth_model::{Manifest, ResourceId, registry};
@@ -158,8 +158,8 @@ fn read(request: pb::ImportRequest) -> Result<pb::ImportRequest, Fault> {
             return Err(argument("provider", &format!("a {} is of {}", kind.name, kind.provider)));
         }
     }
-    if !PROVIDERS.contains(&ask.provider.as_str()) {
-        return Err(argument("provider", &format!("it is one of {}", PROVIDERS.join(", "))));
+    if clouds::find(&ask.provider).is_err() {
+        return Err(argument("provider", &format!("it is one of {}", clouds::names().join(", "))));
     }
     let one = [("kind", &ask.kind), ("name", &ask.name), ("objectId", &ask.object_id)];
     if one.iter().any(|(_, text)| !text.is_empty())
