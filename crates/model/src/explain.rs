@@ -1,6 +1,6 @@
 //! `explain`: what a kind and its fields are, from descriptors alone.
 
-use crate::registry::{Kind, message_doc, pool};
+use crate::registry::{Kind, message_doc, pool, registry};
 use crate::shape::{Field, Holds, Many, Shape};
 use crate::template::templates;
 use crate::validate::rules::{Check, NumberRules, TextRules, count_of};
@@ -117,7 +117,7 @@ pub fn explain(kind: &Kind, path: &str) -> Result<Explanation, NoSuchField> {
         describe(kind.outputs_shape(), "", &mut out.outputs, &mut out.rules);
     }
     if whole || rest == "template" {
-        out.templates = templates(&kind.name)
+        out.templates = templates(kind)
             .into_iter()
             .map(|(template, filled)| TemplateRow {
                 template: template.to_owned(),
@@ -163,14 +163,27 @@ fn row(field: &Field, prefix: &str) -> Row {
 
 /// A comment as it stands in a table: no full stop, and lower case unless it starts with a name.
 fn sentence(doc: &str) -> String {
-    const NAMES: [&str; 6] = ["Kubernetes", "Civo", "DigitalOcean", "Berth", "API", "Kubeconfig"];
+    const NAMES: [&str; 3] = ["Kubernetes", "Berth", "Kubeconfig"];
     let doc = doc.trim_end_matches('.');
     let first = doc.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
     let mut chars = doc.chars();
     match chars.next() {
-        Some(c) if !NAMES.contains(&first) => c.to_lowercase().chain(chars).collect(),
+        Some(c) if !NAMES.contains(&first) && !is_cloud(first) && !is_acronym(first) => {
+            c.to_lowercase().chain(chars).collect()
+        }
         _ => doc.to_owned(),
     }
+}
+
+/// Whether kinds are called after this word: `CivoVpc` is one of Civo's.
+fn is_cloud(word: &str) -> bool {
+    registry()
+        .kinds()
+        .any(|kind| !word.is_empty() && kind.name.starts_with(word) && word.to_lowercase() == kind.provider)
+}
+
+fn is_acronym(word: &str) -> bool {
+    word.chars().filter(|c| c.is_uppercase()).count() > 1
 }
 
 fn type_name(field: &Field) -> String {

@@ -51,7 +51,7 @@ pub use schedule::{SHORTEST_INTERVAL, Schedule, ScheduleError};
 pub use schema::{schema, schema_all};
 pub use secrets::REDACTED;
 pub use stack_input::{ProviderCredential, stack_input};
-pub use starter::{StarterError, starter};
+pub use starter::{StarterError, starter, starter_set};
 pub use template::templates;
 pub use validate::format::{Format, duration};
 pub use yaml::{MAX_FILE_BYTES, too_large};

@@ -23,9 +23,6 @@ pub struct Ref {
     pub span: Option<Span>,
 }
 
-/// Text fields of before there were references: (kind, older field, the field that took its place).
-const OLDER_NAMES: &[(&str, &str, &str)] = &[("CivoVpc", "civo_credential_id", "account")];
-
 impl Manifest {
     /// Every `valueFrom`, in the order of the spec's fields. Incomplete ones are left out: they were reported.
     pub fn refs(&self) -> Vec<Ref> {
@@ -48,10 +45,8 @@ impl Manifest {
                 out.push(self.by_name(path, kind, &name));
             }
         });
-        for (_, older, newer) in OLDER_NAMES.iter().filter(|(kind, ..)| *kind == self.kind.name) {
-            let text = self.spec.get_field_by_name(older).and_then(|value| value.as_str().map(str::to_owned));
-            let target = self.kind.spec_shape().field(newer).and_then(|field| field.points_at.as_ref());
-            if let (Some(name), Some((to, _))) = (text.filter(|text| !text.is_empty()), target) {
+        for (newer, name) in self.by_older_names() {
+            if let Some((to, _)) = shape.field(newer).and_then(|field| field.points_at.as_ref()) {
                 out.push(self.by_name(newer, to, &name));
             }
         }
@@ -79,13 +74,18 @@ impl Manifest {
         asked.map(|to| to.to.name)
     }
 
+    /// Texts in fields of before there were references, with the names of the fields that took their places.
+    fn by_older_names(&self) -> impl Iterator<Item = (&'static str, String)> {
+        self.kind.spec_shape().fields.iter().filter_map(|field| {
+            let newer = field.older_name_of.as_deref()?;
+            let text = self.spec.get_field_by_name(&field.name)?.as_str()?.to_owned();
+            Some((newer, text)).filter(|(_, text)| !text.is_empty())
+        })
+    }
+
     /// Whether the account is named by another tool's id of credentials, which need not be an Account of that name here.
     pub fn account_of_other_tool(&self) -> bool {
-        let given = |(kind, older, _): &(&str, &str, &str)| {
-            let value = self.spec.get_field_by_name(older);
-            *kind == self.kind.name && value.is_some_and(|value| value.as_str().is_some_and(|text| !text.is_empty()))
-        };
-        self.of_other_tool() && OLDER_NAMES.iter().any(given)
+        self.of_other_tool() && self.by_older_names().any(|(newer, _)| newer == "account")
     }
 
     /// The spec, encoded, with every reference replaced by its value; one without a value yet stays, written out in full.

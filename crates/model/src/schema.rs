@@ -29,7 +29,7 @@ pub fn schema_all() -> Value {
 
 fn body(kind: &Kind) -> Value {
     // What a template fills need not be written.
-    let filled: Vec<String> = templates(&kind.name).into_iter().map(|(_, filled)| filled.path).collect();
+    let filled: Vec<String> = templates(kind).into_iter().map(|(_, filled)| filled.path).collect();
     let metadata = pool().get_message_by_name("berth.core.v1.Metadata");
     let mut metadata = metadata.map_or(json!({}), |desc| message(Shape::of(&desc), "metadata", &[]));
     if let Some(known) = metadata.pointer_mut("/properties/annotations").and_then(Value::as_object_mut) {

@@ -64,8 +64,8 @@ pub struct Field {
     pub secret: bool,
     /// Taken in any case and kept as the rule spells it.
     pub any_case: bool,
-    /// A name of earlier manifests for another field.
-    pub older_name: bool,
+    /// The field that took this one's place, where one did.
+    pub older_name_of: Option<String>,
     /// Other tools' validators hold to the rule too.
     pub(crate) firm: bool,
     pub hint: String,
@@ -203,7 +203,7 @@ impl Field {
             points_at: points_at.map(|to| (to.kind, to.path)),
             secret: flag(&extensions.secret),
             any_case: flag(&extensions.any_case),
-            older_name: flag(&extensions.older_name),
+            older_name_of: Some(text(&extensions.older_name_of)).filter(|name| !name.is_empty()),
             firm: flag(&extensions.firm),
             hint: text(&extensions.hint),
             example: text(&extensions.example),
@@ -231,7 +231,7 @@ struct Extensions {
     hint: Option<ExtensionDescriptor>,
     example: Option<ExtensionDescriptor>,
     any_case: Option<ExtensionDescriptor>,
-    older_name: Option<ExtensionDescriptor>,
+    older_name_of: Option<ExtensionDescriptor>,
     firm: Option<ExtensionDescriptor>,
 }
 
@@ -250,7 +250,7 @@ impl Extensions {
                 hint: named("berth.hint"),
                 example: named("berth.example"),
                 any_case: named("berth.any_case"),
-                older_name: named("berth.older_name"),
+                older_name_of: named("berth.older_name_of"),
                 firm: named("berth.firm"),
             }
         })

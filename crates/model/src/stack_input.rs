@@ -10,26 +10,12 @@ use std::sync::Arc;
 /// Credentials that came with a stack input.
 #[derive(Debug)]
 pub struct ProviderCredential {
-    /// `civo` or `digitalocean`.
+    /// The cloud's name.
     pub provider: String,
     pub token: SecretString,
     pub region: Option<String>,
 }
 
-/// Names under which credentials stand.
-const CONFIGS: [(&str, &str); 4] = [
-    ("providerConfig", "provider_config"),
-    ("providerCredential", "provider_credential"),
-    ("civoCredential", "civo_credential"),
-    ("digitalOceanCredential", "digital_ocean_credential"),
-];
-/// Names of a block inside them: one for each provider, and one for any.
-const BLOCKS: [(&str, &str); 4] = [
-    ("civo", "civo"),
-    ("digitalOcean", "digital_ocean"),
-    ("digitalocean", "digitalocean"),
-    ("credential", "credential"),
-];
 const TOKENS: [(&str, &str); 3] = [("apiToken", "api_token"), ("token", "token"), ("accessToken", "access_token")];
 const REGIONS: [(&str, &str); 2] = [("defaultRegion", "default_region"), ("region", "region")];
 
@@ -57,7 +43,9 @@ pub fn stack_input(file: &str, bytes: &[u8]) -> Result<(Manifest, Option<Provide
     let origin = Origin { file: &name, text: &text, index: loaded.index };
     let manifest = decode::document(&origin, &target.node, &mut problems);
     let provider = manifest.as_ref().map(|manifest| manifest.kind.provider.clone()).unwrap_or_default();
-    let config = CONFIGS.iter().find_map(|(json, snake)| root.entry(json, snake)).filter(|entry| !entry.node.is_null());
+    // Under one of these names, or the provider's own: `civoCredential`, `digital_ocean_credential`.
+    let of_provider = format!("{provider}credential");
+    let config = find(&root, &["providerconfig", "providercredential", &of_provider]);
     let credential = match config.map(|entry| credential(entry, &provider)) {
         None => None,
         Some(Ok(credential)) => Some(credential),
@@ -72,12 +60,20 @@ pub fn stack_input(file: &str, bytes: &[u8]) -> Result<(Manifest, Option<Provide
     }
 }
 
+/// The first entry with one of these names, whatever its case and underscores.
+fn find<'n, 't>(node: &'n Node<'t>, names: &[&str]) -> Option<&'n Entry<'t>> {
+    let Value::Map { entries, .. } = &node.value else { return None };
+    let is = |entry: &Entry<'_>, name: &str| entry.key.replace('_', "").eq_ignore_ascii_case(name);
+    let found = names.iter().find_map(|name| entries.iter().find(|entry| is(entry, name)));
+    found.filter(|entry| !entry.node.is_null())
+}
+
 fn credential(config: &Entry<'_>, provider: &str) -> Result<ProviderCredential, Box<Diagnostic>> {
     // The line may hold the token, so that it is never shown.
     let refuse = |message: String| {
         Box::new(Diagnostic::error(message).at(config.key_span).path(config.key.to_string()).secret(true))
     };
-    let find = |node: &Node<'_>, names: &[(&str, &str)]| {
+    let text = |node: &Node<'_>, names: &[(&str, &str)]| {
         names
             .iter()
             .find_map(|(json, snake)| node.entry(json, snake))
@@ -86,15 +82,12 @@ fn credential(config: &Entry<'_>, provider: &str) -> Result<ProviderCredential, 
     if !matches!(config.node.value, Value::Map { .. }) {
         return Err(refuse(format!("{} must be a mapping with `apiToken`", config.key)));
     }
-    let block = BLOCKS
-        .iter()
-        .find_map(|(json, snake)| config.node.entry(json, snake))
-        .map_or(&config.node, |entry| &entry.node);
-    let token = find(block, &TOKENS).filter(|token| !token.is_empty());
+    let block = find(&config.node, &[provider, "credential"]).map_or(&config.node, |entry| &entry.node);
+    let token = text(block, &TOKENS).filter(|token| !token.is_empty());
     let token = token.ok_or_else(|| refuse(format!("{} has no `apiToken`", config.key)))?;
     Ok(ProviderCredential {
         provider: provider.to_owned(),
         token: token.into(),
-        region: find(block, &REGIONS).filter(|region| !region.is_empty()),
+        region: text(block, &REGIONS).filter(|region| !region.is_empty()),
     })
 }

@@ -1,9 +1,9 @@
 //! Starter manifests: what is required is there with an example, the rest is commented out.
 
 use crate::edit::plain_or_quoted;
-use crate::registry::{Kind, pool};
+use crate::registry::{Kind, pool, registry};
 use crate::shape::{Field, Holds, Many, Shape};
-use crate::template::templates;
+use crate::template::{BESIDE, Row, fills, rows};
 use crate::words;
 use std::fmt::Write;
 
@@ -16,23 +16,25 @@ pub enum StarterError {
     UnknownTemplate { given: String, allowed: String },
 }
 
-/// Values for kinds that have no `template` field of their own: (kind, template, path, value).
-const STARTERS: &[(&str, &str, &str, &str)] = &[
-    ("DigitalOceanKubernetesCluster", "dev", "spec.defaultNodePool.size", "s-2vcpu-4gb"),
-    ("DigitalOceanKubernetesCluster", "dev", "spec.defaultNodePool.nodeCount", "1"),
-    ("DigitalOceanKubernetesCluster", "staging", "spec.defaultNodePool.size", "s-2vcpu-4gb"),
-    ("DigitalOceanKubernetesCluster", "staging", "spec.defaultNodePool.nodeCount", "3"),
-    ("DigitalOceanKubernetesCluster", "prod", "spec.defaultNodePool.size", "s-4vcpu-8gb"),
-    ("DigitalOceanKubernetesCluster", "prod", "spec.defaultNodePool.nodeCount", "3"),
-    ("DigitalOceanKubernetesCluster", "prod", "spec.highlyAvailable", "true"),
-];
+/// A set of manifests that makes a whole cluster in a cloud; `None` where there is none for it.
+pub fn starter_set(provider: &str, template: &str) -> Option<String> {
+    let (_, manifests, _) =
+        BESIDE.iter().find(|(package, manifests, _)| *package == provider && !manifests.is_empty())?;
+    let mut text = manifests.replace("@template@", template);
+    for kind in registry().kinds().filter(|kind| kind.provider == provider) {
+        for row in rows(&kind.name).filter(|row| row.template == template) {
+            text = text.replace(&format!("@{}@", row.path), &row.value);
+        }
+    }
+    Some(text)
+}
 
 /// A commented manifest that is valid as it is.
 pub fn starter(kind: &Kind, template: Option<&str>) -> Result<String, StarterError> {
-    let filled = templates(&kind.name).into_iter().map(|(name, filled)| (name, filled.path, filled.value, true));
-    let given = STARTERS.iter().filter(|(of, ..)| *of == kind.name);
-    let given = given.map(|(_, name, path, value)| (*name, (*path).to_owned(), (*value).to_owned(), false));
-    let rows: Vec<(&str, String, String, bool)> = filled.chain(given).collect();
+    // A kind with a `template` field is filled by it; others have the values written out.
+    let by_field = fills(kind);
+    let row = |row: &'static Row| (row.template.as_str(), format!("spec.{}", row.path), row.value.clone(), by_field);
+    let rows: Vec<(&str, String, String, bool)> = rows(&kind.name).map(row).collect();
     let mut names: Vec<&str> = rows.iter().map(|(name, ..)| *name).collect();
     names.dedup();
     if let Some(template) = template {
@@ -81,7 +83,7 @@ impl Starter<'_> {
         let (on, rest): (Vec<&Field>, Vec<&Field>) =
             shape.fields.iter().partition(|field| self.is_on(shape, field, path));
         // An older name is read, and not taught.
-        let taught = |field: &&Field| !field.older_name;
+        let taught = |field: &&Field| field.older_name_of.is_none();
         for field in on.into_iter().chain(rest).filter(taught) {
             self.field(shape, field, path, indent, off);
         }

@@ -1,89 +1,83 @@
-//! Templates: what `spec.template` fills in where the user wrote nothing. A table; what the user wrote wins.
+//! Templates: what `spec.template` fills in where the user wrote nothing. The values stand beside the protos, in
+//! `templates.txt`; what the user wrote wins.
 
 use crate::manifest::Filled;
 use crate::registry::Kind;
+use crate::words::snake_case;
 use crate::yaml::{Node, Value as Yaml};
-use prost_reflect::{DynamicMessage, Value};
+use prost_reflect::{DynamicMessage, FieldDescriptor, Kind as Type, ReflectMessage, Value};
+use std::sync::OnceLock;
+
+/// What stands beside the protos of each package: (package, starter, templates).
+pub(crate) const BESIDE: &[(&str, &str, &str)] = include!(concat!(env!("OUT_DIR"), "/beside.rs"));
 
 /// A value that a template gives.
-#[derive(Clone, Copy, Debug)]
-enum Given {
-    Text(&'static str),
-    Number(u32),
-    Yes,
+pub(crate) struct Row {
+    kind: String,
+    pub template: String,
+    /// In the spec: `defaultNodePool.size`.
+    pub path: String,
+    pub value: String,
 }
 
-/// (kind, template, path in the spec, value).
-type Row = (&'static str, &'static str, &'static [&'static str], Given);
+/// The rows of a kind, in the order of its file.
+pub(crate) fn rows(kind: &str) -> impl Iterator<Item = &'static Row> {
+    static ROWS: OnceLock<Vec<Row>> = OnceLock::new();
+    let rows = ROWS.get_or_init(|| {
+        let lines = BESIDE.iter().flat_map(|(.., templates)| templates.lines()).filter(|line| !line.starts_with('#'));
+        // From this crate's own build; a test reads every line.
+        lines.filter_map(read).collect()
+    });
+    rows.iter().filter(move |row| row.kind == kind)
+}
 
-const CLUSTER: &str = "CivoKubernetesCluster";
+fn read(line: &str) -> Option<Row> {
+    let mut words = line.splitn(4, ' ').map(str::to_owned);
+    Some(Row { kind: words.next()?, template: words.next()?, path: words.next()?, value: words.next()? })
+}
 
-const TABLE: &[Row] = &[
-    (CLUSTER, "dev", &["default_node_pool", "size"], Given::Text("g4s.kube.small")),
-    (CLUSTER, "dev", &["default_node_pool", "node_count"], Given::Number(1)),
-    (CLUSTER, "staging", &["default_node_pool", "size"], Given::Text("g4s.kube.medium")),
-    (CLUSTER, "staging", &["default_node_pool", "node_count"], Given::Number(3)),
-    (CLUSTER, "prod", &["default_node_pool", "size"], Given::Text("g4s.kube.large")),
-    (CLUSTER, "prod", &["default_node_pool", "node_count"], Given::Number(3)),
-    (CLUSTER, "prod", &["highly_available"], Given::Yes),
-];
+/// Whether the kind has a field that chooses a template.
+pub(crate) fn fills(kind: &Kind) -> bool {
+    kind.spec.get_field_by_name("template").is_some()
+}
 
-impl Given {
-    fn value(self) -> Value {
-        match self {
-            Given::Text(text) => Value::String(text.to_owned()),
-            Given::Number(number) => Value::U32(number),
-            Given::Yes => Value::Bool(true),
-        }
+impl Row {
+    fn names(&self) -> Vec<String> {
+        self.path.split('.').map(snake_case).collect()
     }
 
-    fn text(self) -> String {
-        match self {
-            Given::Text(text) => text.to_owned(),
-            Given::Number(number) => number.to_string(),
-            Given::Yes => "true".to_owned(),
-        }
+    fn filled(&self) -> Filled {
+        Filled { path: format!("spec.{}", self.path), value: self.value.clone() }
     }
 }
 
-fn path_of(path: &[&str]) -> String {
-    let names: Vec<String> = path.iter().map(|name| crate::words::camel_case(name)).collect();
-    format!("spec.{}", names.join("."))
-}
-
-/// What the templates of a kind fill: (template, what).
-pub fn templates(kind: &str) -> Vec<(&'static str, Filled)> {
-    let rows = TABLE.iter().filter(|(of, ..)| *of == kind);
-    rows.map(|(_, template, path, given)| (*template, Filled { path: path_of(path), value: given.text() })).collect()
+/// What the `template` field of a kind fills: (template, what).
+pub fn templates(kind: &Kind) -> Vec<(&'static str, Filled)> {
+    rows(&kind.name).filter(|_| fills(kind)).map(|row| (row.template.as_str(), row.filled())).collect()
 }
 
 /// Fills what the tree does not have, and says what it filled.
 pub(crate) fn fill(kind: &Kind, spec: &mut DynamicMessage, node: &Node<'_>) -> Vec<Filled> {
-    rows_of(kind, spec)
-        .filter(|(path, _)| !written(node, path))
-        .filter(|(path, given)| set(spec, path, given.value()))
-        .map(|(path, given)| Filled { path: path_of(path), value: given.text() })
+    chosen(kind, spec)
+        .into_iter()
+        .filter(|row| !written(node, &row.names()))
+        .filter(|row| set(spec, &row.names(), &row.value))
+        .map(Row::filled)
         .collect()
 }
 
 /// What a template gives in a stored manifest: the values that stand there as the template has them.
 pub(crate) fn recall(kind: &Kind, spec: &DynamicMessage) -> Vec<Filled> {
-    rows_of(kind, spec)
-        .filter(|(path, given)| get(spec, path).is_some_and(|value| value == given.value()))
-        .map(|(path, given)| Filled { path: path_of(path), value: given.text() })
-        .collect()
+    chosen(kind, spec).into_iter().filter(|row| stands(spec, &row.names(), &row.value)).map(Row::filled).collect()
 }
 
-fn rows_of(kind: &Kind, spec: &DynamicMessage) -> impl Iterator<Item = (&'static [&'static str], Given)> + use<> {
+fn chosen(kind: &Kind, spec: &DynamicMessage) -> Vec<&'static Row> {
     let chosen = spec.get_field_by_name("template").and_then(|value| value.as_str().map(str::to_owned));
-    let name = kind.name.clone();
-    TABLE.iter().filter_map(move |(of, template, path, given)| {
-        (*of == name && Some(*template) == chosen.as_deref()).then_some((*path, *given))
-    })
+    rows(&kind.name).filter(|row| Some(&row.template) == chosen.as_ref()).collect()
 }
 
 /// Whether the user wrote the field, or something else where it would stand.
-fn written(node: &Node<'_>, path: &[&str]) -> bool {
+fn written(node: &Node<'_>, path: &[String]) -> bool {
     let Some((name, rest)) = path.split_first() else { return true };
     match node.entry(&crate::words::camel_case(name), name) {
         None => false,
@@ -93,21 +87,51 @@ fn written(node: &Node<'_>, path: &[&str]) -> bool {
     }
 }
 
-fn set(message: &mut DynamicMessage, path: &[&str], value: Value) -> bool {
-    match path {
-        [name] => message.try_set_field_by_name(name, value).is_ok(),
-        [name, rest @ ..] => {
-            let inner = message.get_field_by_name_mut(name).and_then(Value::as_message_mut);
-            inner.is_some_and(|inner| set(inner, rest, value))
-        }
-        [] => false,
+/// A template's value as the field takes it.
+fn value_for(field: &FieldDescriptor, text: &str) -> Option<Value> {
+    match field.kind() {
+        Type::String => Some(Value::String(text.to_owned())),
+        Type::Uint32 => text.parse().ok().map(Value::U32),
+        Type::Bool => text.parse().ok().map(Value::Bool),
+        _ => None,
     }
 }
 
-fn get(message: &DynamicMessage, path: &[&str]) -> Option<Value> {
-    match path {
-        [name] => message.get_field_by_name(name).map(|value| value.into_owned()),
-        [name, rest @ ..] => get(message.get_field_by_name(name)?.as_message()?, rest),
-        [] => None,
+fn set(message: &mut DynamicMessage, path: &[String], text: &str) -> bool {
+    let Some((name, rest)) = path.split_first() else { return false };
+    let Some(field) = message.descriptor().get_field_by_name(name) else { return false };
+    match (rest.is_empty(), value_for(&field, text)) {
+        (true, Some(value)) => message.try_set_field(&field, value).is_ok(),
+        (true, None) => false,
+        (false, _) => message.get_field_mut(&field).as_message_mut().is_some_and(|inner| set(inner, rest, text)),
+    }
+}
+
+fn stands(message: &DynamicMessage, path: &[String], text: &str) -> bool {
+    let Some((name, rest)) = path.split_first() else { return false };
+    let Some(field) = message.descriptor().get_field_by_name(name) else { return false };
+    let value = message.get_field(&field);
+    match rest.is_empty() {
+        true => value_for(&field, text).is_some_and(|given| *value == given),
+        false => value.as_message().is_some_and(|inner| stands(inner, rest, text)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry::registry;
+
+    #[test]
+    fn every_template_gives_a_field_that_there_is_a_value_that_it_takes() {
+        let lines = BESIDE.iter().flat_map(|(.., templates)| templates.lines()).filter(|line| !line.starts_with('#'));
+        let mut seen = 0;
+        for line in lines {
+            let row = read(line).expect(line);
+            let kind = registry().kind(&row.kind).expect(line);
+            assert!(set(&mut DynamicMessage::new(kind.spec.clone()), &row.names(), &row.value), "{line}");
+            seen += 1;
+        }
+        assert!(seen > 10);
     }
 }

@@ -3,12 +3,11 @@
 use crate::address::find_kind;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output;
+use berth_clouds::registry::names;
+use clap::builder::PossibleValuesParser;
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-
-const CIVO: &str = include_str!("../starters/civo.yaml");
-const DIGITALOCEAN: &str = include_str!("../starters/digitalocean.yaml");
 
 /// Write commented manifests to start from
 #[derive(clap::Args, Debug)]
@@ -21,9 +20,9 @@ pub struct Args {
     /// How large: dev, staging or prod
     #[arg(long, value_enum, value_name = "TEMPLATE", hide_possible_values = true)]
     template: Option<Template>,
-    /// Whose set: civo or digitalocean
-    #[arg(long, value_enum, value_name = "CLOUD", hide_possible_values = true, conflicts_with = "kind")]
-    cloud: Option<Cloud>,
+    /// Whose set; the first cloud's when omitted
+    #[arg(long, value_name = "CLOUD", value_parser = PossibleValuesParser::new(names()), conflicts_with = "kind")]
+    cloud: Option<String>,
     /// File to write; standard output without it
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -37,12 +36,6 @@ enum Template {
     Dev,
     Staging,
     Prod,
-}
-
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum Cloud {
-    Civo,
-    Digitalocean,
 }
 
 impl Template {
@@ -64,7 +57,7 @@ pub fn run(args: Args) -> Outcome {
                     .help(format!("without a template:   berth init {kind}"))
             })?
         }
-        None => set(args.cloud.unwrap_or(Cloud::Civo), args.template.unwrap_or(Template::Dev)),
+        None => set(args.cloud.as_deref().unwrap_or(names()[0]), args.template.unwrap_or(Template::Dev))?,
     };
     match &args.out {
         None => output::print(&text)?,
@@ -76,17 +69,9 @@ pub fn run(args: Args) -> Outcome {
     Ok(Exit::Done)
 }
 
-fn set(cloud: Cloud, template: Template) -> String {
-    let text = match cloud {
-        Cloud::Civo => CIVO,
-        Cloud::Digitalocean => DIGITALOCEAN,
-    };
-    let (size, count, ha) = match template {
-        Template::Dev => ("s-2vcpu-4gb", "1", "false"),
-        Template::Staging => ("s-2vcpu-4gb", "3", "false"),
-        Template::Prod => ("s-4vcpu-8gb", "3", "true"),
-    };
-    text.replace("@template@", template.name()).replace("@size@", size).replace("@count@", count).replace("@ha@", ha)
+fn set(cloud: &str, template: Template) -> Result<String, Failure> {
+    berth_model::starter_set(cloud, template.name())
+        .ok_or_else(|| Failure::new(format!("there is no set for {cloud}")).help("for one kind:   berth init KIND"))
 }
 
 fn write(path: &Path, text: &str, force: bool) -> Result<(), Failure> {

@@ -80,7 +80,7 @@ fn means(name: &str, cloud: &Cloud) {
         "digitalocean-one-bound" => {
             let cluster = only(cloud, "digitalocean.cluster")["id"].as_str().expect("an id").to_owned();
             let path = format!("/v2/kubernetes/clusters/{cluster}/node_pools");
-            let pools = cloud.call(CloudName::DigitalOcean, "GET", &path, None)["node_pools"].clone();
+            let pools = cloud.call(berth_sandbox::digitalocean::NAME, "GET", &path, None)["node_pools"].clone();
             let bounds = |pool: &Value| ["count", "min_nodes", "max_nodes"].map(|name| pool[name].as_u64());
             let all: Vec<_> = pools.as_array().into_iter().flatten().map(bounds).collect();
             assert_eq!(all, [[Some(2), Some(0), Some(2)], [Some(2), Some(2), Some(3)]], "{pools:#}");

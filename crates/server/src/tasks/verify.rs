@@ -269,7 +269,12 @@ fn raised(ask: &ImportAsk, result: &ImportResult) -> Result<(), Fault> {
 /// What is raised names objects by id: references are made of it here, and the account is the one that was asked.
 fn described(row: &RaisedRow) -> Result<(), Fault> {
     let Some(spec) = row.spec.as_object() else { return Err(invalid("an imported spec is an object")) };
-    let names_account = |name: &String| is_called(name, "account") || is_called(name, "civoCredentialId");
+    let fields = registry().kind(&row.kind).map(|kind| kind.spec_shape().fields.as_slice()).unwrap_or_default();
+    let older = |name: &str| {
+        let of_account = fields.iter().filter(|field| field.older_name_of.as_deref() == Some("account"));
+        of_account.into_iter().any(|field| is_called(name, &field.json))
+    };
+    let names_account = |name: &String| is_called(name, "account") || older(name);
     if spec.keys().any(names_account) || refers(&row.spec) {
         return Err(invalid(format!("an imported {} refers to nothing and names no account", short(&row.kind))));
     }
