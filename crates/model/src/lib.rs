@@ -45,7 +45,7 @@ pub use manifest::{Filled, FromJsonError, Manifest, Source, parse};
 pub use policy_test::{MAX_CASES, POLICY_TEST, PolicyCase, policy_tests};
 pub use prose::Prose;
 pub use refs::{Ref, metadata_value};
-pub use registry::{Kind, Registry, registry};
+pub use registry::{Kind, Registry, add_kinds, registry};
 pub use rule::{MAX_RULE_BYTES, RULE_VARIABLES, RuleError, parse_rule, rule_env};
 pub use schedule::{SHORTEST_INTERVAL, Schedule, ScheduleError};
 pub use schema::{schema, schema_all};

@@ -163,8 +163,24 @@ fn kind_of(message: MessageDescriptor, option: &ExtensionDescriptor) -> Option<K
 /// The descriptors of everything in `proto/`.
 pub(crate) fn pool() -> &'static DescriptorPool {
     static POOL: OnceLock<DescriptorPool> = OnceLock::new();
-    // The descriptors come from this crate's own build; a test decodes them, so that the default is never used.
-    POOL.get_or_init(|| DescriptorPool::decode(crate::DESCRIPTORS).unwrap_or_default())
+    POOL.get_or_init(|| {
+        // The descriptors come from this crate's own build; a test decodes them, so that the default is never used.
+        let mut pool = DescriptorPool::decode(crate::DESCRIPTORS).unwrap_or_default();
+        let added = pool.decode_file_descriptor_set(added());
+        assert!(added.is_ok(), "the kinds that were added are not valid: {added:?}");
+        pool
+    })
+}
+
+static ADDED: OnceLock<Vec<u8>> = OnceLock::new();
+
+/// Adds the kinds of an encoded descriptor set, with its comments; has an effect once, before the kinds were read.
+pub fn add_kinds(descriptors: Vec<u8>) -> bool {
+    ADDED.set(descriptors).is_ok()
+}
+
+fn added() -> &'static [u8] {
+    ADDED.get_or_init(Vec::new)
 }
 
 /// The comment above a message.
@@ -189,8 +205,9 @@ fn comment(file: &str, path: &[i32]) -> String {
     let comments = COMMENTS.get_or_init(|| {
         let mut all = Comments::new();
         // As with the descriptors: from this crate's own build, and looked at by tests.
-        let files = FileDescriptorSet::decode(COMMENT_BYTES).unwrap_or_default().file;
-        for file in files {
+        let own = FileDescriptorSet::decode(COMMENT_BYTES).unwrap_or_default().file;
+        let added = FileDescriptorSet::decode(added()).unwrap_or_default().file;
+        for file in own.into_iter().chain(added) {
             let Some(info) = &file.source_code_info else { continue };
             let in_file = info.location.iter().filter_map(|location| {
                 let text = location.leading_comments.as_deref()?;
