@@ -14,7 +14,7 @@ use berth_engine::FieldChange;
 use berth_engine::handler::{Class, Handler, Outcome, Trouble};
 use berth_engine::unit::{Change, Field, Observed, Op, Phase, Props, Readiness, Typical, WaitFor, Waiting};
 use secrecy::SecretString;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +23,7 @@ pub struct ClusterHandler(pub Arc<Shared>);
 
 const SIZE: &str = "default_node_pool.size";
 const COUNT: &str = "default_node_pool.node_count";
+const LABELS: &str = "default_node_pool.labels";
 
 const FIELDS: &[Field] = &[
     Field { name: "cluster_name", change: Change::InPlace },
@@ -32,6 +33,7 @@ const FIELDS: &[Field] = &[
     Field { name: "kubernetes_version", change: Change::InPlace },
     Field { name: SIZE, change: Change::Roll },
     Field { name: COUNT, change: Change::InPlace },
+    Field { name: LABELS, change: Change::InPlace },
     Field { name: "tags", change: Change::InPlace },
     Field { name: "firewall", change: Change::InPlace },
     Field { name: "applications", change: Change::InPlace },
@@ -71,6 +73,7 @@ pub fn observed_with(cluster: &Cluster, views: &[View<'_>], chain: &[usize], reg
     put(&mut props, SIZE, sizes.join(" + "));
     if let Some(view) = default.last() {
         put(&mut props, COUNT, view.wanted);
+        put(&mut props, LABELS, json!(view.labels));
     }
     put(&mut props, "tags", shown_tags(cluster));
     put(&mut props, "firewall", cluster.firewall_id.as_str());
@@ -160,6 +163,7 @@ impl ClusterHandler {
                     id: Some(&id),
                     count: number(desired, COUNT).or(current),
                     size: Some(size),
+                    labels: Some(pools::labels_of(desired, LABELS)),
                     region: Some(&region_code(region)),
                     ..PoolBody::default()
                 };
@@ -346,6 +350,7 @@ impl Handler for ClusterHandler {
                 id: Some(&pool),
                 count: number(desired, COUNT),
                 size: Some(text(desired, SIZE)?),
+                labels: Some(pools::labels_of(desired, LABELS)).filter(|labels| !labels.is_empty()),
                 ..PoolBody::default()
             }]),
             applications: (!applications.is_empty()).then_some(applications),
@@ -399,11 +404,13 @@ impl Handler for ClusterHandler {
             return self.roll(region, &cluster, desired).await;
         }
         let views = pools::views(&cluster);
+        let labels = pools::labels_of(desired, LABELS);
         if let Some(pool) = pools::default_chain(&views).last().map(|i| &views[*i])
-            && changes(COUNT)
-            && pool.wanted != number(desired, COUNT)
+            && (changes(COUNT) && pool.wanted != number(desired, COUNT) || changes(LABELS) && pool.labels != labels)
         {
-            let body = PoolBody { count: number(desired, COUNT), region: Some(&code), ..PoolBody::default() };
+            // A pool's labels are replaced as a whole, and so is its count.
+            let count = number(desired, COUNT).or(pool.wanted);
+            let body = PoolBody { count, labels: Some(labels), region: Some(&code), ..PoolBody::default() };
             return self.0.api.update_pool(region, &observed.id, pool.id, &body).await;
         }
         Ok(())

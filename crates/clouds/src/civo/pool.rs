@@ -169,7 +169,7 @@ impl Handler for PoolHandler {
             id: Some(&id),
             count: number(desired, "node_count").or(number(desired, "initial_node_count")),
             size: Some(text(desired, "size")?),
-            labels: Some(pools::labels_of(desired)),
+            labels: Some(pools::labels_of(desired, "labels")),
             taints: (!taints.is_empty()).then_some(taints),
             region: Some(&region_code(region)),
         };
@@ -183,7 +183,7 @@ impl Handler for PoolHandler {
         let body = PoolBody {
             // An autoscaled pool has no desired count: the autoscaler's number stays.
             count: number(desired, "node_count").or(number(&observed.props, "node_count")),
-            labels: desired.contains_key("labels").then(|| pools::labels_of(desired)),
+            labels: desired.contains_key("labels").then(|| pools::labels_of(desired, "labels")),
             taints: desired.contains_key("taints").then(|| pools::taints_of(desired)),
             region: Some(&region_code(region)),
             ..PoolBody::default()

@@ -176,8 +176,8 @@ pub fn taints_of(props: &Props) -> Vec<Taint> {
     props.get("taints").and_then(|value| serde_json::from_value(value.clone()).ok()).unwrap_or_default()
 }
 
-pub fn labels_of(props: &Props) -> BTreeMap<String, String> {
-    props.get("labels").and_then(|value| serde_json::from_value(value.clone()).ok()).unwrap_or_default()
+pub fn labels_of(props: &Props, name: &str) -> BTreeMap<String, String> {
+    props.get(name).and_then(|value| serde_json::from_value(value.clone()).ok()).unwrap_or_default()
 }
 
 #[cfg(test)]

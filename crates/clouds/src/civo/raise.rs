@@ -161,6 +161,9 @@ fn cluster(cluster: &Cluster, region: &str) -> Raised {
             "nodeCount": default.and_then(|view| view.wanted).unwrap_or(1),
         },
     });
+    if let Some(labels) = default.map(|view| &view.labels).filter(|labels| !labels.is_empty()) {
+        spec["defaultNodePool"]["labels"] = json!(labels);
+    }
     let mut links = vec![("network".into(), "CivoVpc".into(), cluster.network_id.clone())];
     if !cluster.cni_plugin.is_empty() && cluster.cni_plugin != "flannel" {
         spec["cni"] = json!(cluster.cni_plugin);

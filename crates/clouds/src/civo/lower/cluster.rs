@@ -36,6 +36,7 @@ pub fn lower(input: &LowerInput<'_>) -> Result<Lowered, Trouble> {
     put(&mut props, "kubernetes_version", versions::desired(&spec.kubernetes_version));
     put(&mut props, "default_node_pool.size", default.size);
     put(&mut props, "default_node_pool.node_count", default.node_count);
+    put(&mut props, "default_node_pool.labels", json!(default.labels));
     put(&mut props, "tags", tags(input, &spec.tags));
     match restricted {
         true => put(&mut props, "firewall", output_of("firewall", "id")),

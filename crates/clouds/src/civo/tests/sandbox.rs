@@ -426,6 +426,31 @@ async fn a_pool_scales_relabels_and_goes() {
 }
 
 #[tokio::test]
+async fn labels_of_the_default_pool_are_its_nodes() {
+    let world = World::new().await;
+    let (_, network) = world.network().await;
+    let mut unit = cluster_unit(&network, "g4s.kube.small", 1, "1.29.0");
+    unit.props.insert("default_node_pool.labels".into(), json!({"tier": "web"}));
+    let id = world.make(&mut unit, TOKEN).await;
+    world.ready(&unit, &id).await;
+    let labels = || world.sandbox.world().cluster_view(&id).unwrap().nodes[0].labels.clone();
+    assert_eq!(labels().get("tier").map(String::as_str), Some("web"));
+
+    unit.props.insert("default_node_pool.labels".into(), json!({"tier": "db"}));
+    world.settle(&unit, &id).await;
+    assert_eq!(labels().get("tier").map(String::as_str), Some("db"));
+    // Another size is another pool, with the same labels.
+    unit.props.insert("default_node_pool.size".into(), json!("g4s.kube.medium"));
+    world.settle(&unit, &id).await;
+    assert_eq!(labels().get("tier").map(String::as_str), Some("db"));
+    let raised = world.cloud.raise("CivoKubernetesCluster", &id, "").await.unwrap();
+    assert_eq!(raised.spec["defaultNodePool"]["labels"], json!({"tier": "db"}));
+    unit.props.insert("default_node_pool.labels".into(), json!({}));
+    world.settle(&unit, &id).await;
+    assert!(!labels().contains_key("tier"));
+}
+
+#[tokio::test]
 async fn unreachable_and_unwelcome_are_told_apart() {
     let world = World::new().await;
     world.fail("401");
