@@ -77,14 +77,12 @@ impl Declared {
     /// From an encoded spec.
     pub fn read(id: &ResourceId, spec: &[u8]) -> Outcome<Self> {
         let spec = AccountSpec::decode(spec).map_err(|_| Trouble::refused(format!("{id} cannot be read")))?;
-        let cloud = registry::find(&spec.provider).map_err(|mut trouble| {
-            trouble.message = format!("{id}: {}", trouble.message).into();
-            trouble
-        })?;
-        let AccountBlock { token, observe_token, api_url, region } = (cloud.account)(&spec).unwrap_or_default();
+        let (provider, AccountBlock { token, observe_token, api_url, region }) = registry::clouds()
+            .find_map(|cloud| Some((cloud.name.to_owned(), (cloud.account)(&spec)?)))
+            .ok_or_else(|| Trouble::refused(format!("{id} names no cloud that this version knows")))?;
         let given = |text: String| Some(text).filter(|t| !t.is_empty());
         Ok(Self {
-            provider: spec.provider,
+            provider,
             token,
             observe_token: observe_token.filter(|token| token.source.is_some()),
             api_url: given(api_url),

@@ -20,7 +20,7 @@ pub struct Cloud {
     pub variables: Variables,
     /// Its own command-line program, with the arguments that make it print its version.
     pub client: Option<(&'static str, &'static [&'static str])>,
-    /// What an Account says of it; `None` where the Account has no block for this cloud.
+    /// What an Account says of it; `None` where the Account is with another cloud.
     pub account: fn(&AccountSpec) -> Option<AccountBlock>,
     /// Opens a connection; nothing is sent yet.
     pub connect: fn(&Credentials) -> Outcome<Arc<dyn Provider>>,

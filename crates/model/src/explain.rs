@@ -147,8 +147,9 @@ fn describe(shape: &Shape, prefix: &str, rows: &mut Vec<Row>, rules: &mut Vec<St
     }
     for members in &shape.required_oneofs {
         let names: Vec<String> = members.iter().map(|index| format!("`{}`", shape.fields[*index].json)).collect();
+        let said = format!("exactly one of {}", words::either(&names));
         let of = prefix.trim_end_matches('.');
-        rules.push(format!("{of}: exactly one of {}", words::either(&names)));
+        rules.push(if of.is_empty() { said } else { format!("{of}: {said}") });
     }
 }
 

@@ -89,17 +89,19 @@ impl Starter<'_> {
         }
     }
 
-    /// Required, chosen by a template, or the block that another field's example names (`provider: civo`, `civo: {…}`).
+    /// Required, the first of those of which one is required, or chosen by a template.
     fn is_on(&self, shape: &Shape, field: &Field, path: &str) -> bool {
         let here = format!("{path}.{}", field.json);
         let by_template =
             self.values.iter().any(|(path, ..)| path.starts_with(&here) && !by_own_template(&self.values, &here));
         let chosen = field.name == "template" && self.template.is_some();
-        let named = shape.fields.iter().any(|other| other.required && other.example == field.json);
+        let first_of = |members: &&Vec<usize>| members.first().is_some_and(|at| shape.fields[*at].name == field.name);
+        let one_required = shape.required_oneofs.iter().any(|members| first_of(&members));
         // A spec must not be empty: where nothing is required, its first field stands for the others.
-        let first = path == "spec" && !shape.fields.iter().any(|other| other.required);
+        let first =
+            path == "spec" && shape.required_oneofs.is_empty() && !shape.fields.iter().any(|other| other.required);
         let first = first && shape.fields.first().is_some_and(|other| other.name == field.name);
-        field.required || by_template || chosen || named || first
+        field.required || by_template || chosen || one_required || first
     }
 
     fn field(&mut self, shape: &Shape, field: &Field, path: &str, indent: usize, off: bool) {

@@ -27,7 +27,7 @@ use api::{Api, Firewall, Network};
 use async_trait::async_trait;
 use berth_engine::handler::{Class, Handler, Listed, Outcome, Page, Provider, Raised, Trouble};
 use berth_engine::unit::Identity;
-use berth_model::pb::berth::core::v1::CivoAccount;
+use berth_model::pb::berth::core::v1::{CivoAccount, account_spec};
 use futures::future::try_join_all;
 use offers::Offers;
 use pools::View;
@@ -61,7 +61,8 @@ pub static CLOUD: Cloud = Cloud {
     variables: Variables { token: &["CIVO_TOKEN"], api_url: "CIVO_API_URL", region: Some("CIVO_REGION") },
     client: Some(("civo", &["version", "--quiet"])),
     account: |spec| {
-        let CivoAccount { token, observe_token, region, api_url } = spec.civo.clone()?;
+        let Some(account_spec::Cloud::Civo(block)) = spec.cloud.clone() else { return None };
+        let CivoAccount { token, observe_token, region, api_url } = block;
         Some(AccountBlock { token, observe_token, api_url, region })
     },
     connect,

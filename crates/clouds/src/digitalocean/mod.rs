@@ -25,7 +25,7 @@ use async_trait::async_trait;
 use berth_engine::handler::{Handler, Listed, LowerInput, Outcome, Page, Provider, Raised, Trouble};
 use berth_engine::reference_property;
 use berth_engine::unit::{Identity, Lowered};
-use berth_model::pb::berth::core::v1::{DigitalOceanAccount, StringValueOrRef};
+use berth_model::pb::berth::core::v1::{DigitalOceanAccount, StringValueOrRef, account_spec};
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,7 +52,8 @@ pub static CLOUD: Cloud = Cloud {
     },
     client: Some(("doctl", &["version"])),
     account: |spec| {
-        let DigitalOceanAccount { token, observe_token, api_url } = spec.digitalocean.clone()?;
+        let Some(account_spec::Cloud::Digitalocean(block)) = spec.cloud.clone() else { return None };
+        let DigitalOceanAccount { token, observe_token, api_url } = block;
         Some(AccountBlock { token, observe_token, api_url, region: String::new() })
     },
     connect,
