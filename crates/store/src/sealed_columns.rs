@@ -297,7 +297,7 @@ mod tests {
     /// Whoever gives secrets a new place has to tell how they get new keys.
     #[test]
     fn every_place_in_the_state_is_in_the_list() {
-        let source = include_str!("seal.rs");
+        let source = include_str!("sealed_place.rs");
         let places: Vec<&str> = source
             .split("Self::new(\"")
             .skip(1)
