@@ -222,8 +222,8 @@ pub async fn plan(catalog: &dyn Catalog, request: &Request) -> Planned {
 
     let order = match by_references(request, &wanted_ids) {
         Ok(order) => order,
-        Err(trouble) => {
-            troubles.push(trouble);
+        Err(circle) => {
+            troubles.push(in_a_circle(request, &circle));
             return Planned { plan: Plan::default(), troubles, seen, learned, prepared: HashMap::new() };
         }
     };
@@ -265,23 +265,22 @@ pub async fn plan(catalog: &dyn Catalog, request: &Request) -> Planned {
     Planned { plan: Plan { resources, much_gone: tally.much_gone() }, troubles, seen, learned, prepared }
 }
 
-/// Positions of the wanted resources, each after those that it refers to.
-fn by_references(
-    request: &Request,
-    wanted_ids: &HashMap<&ResourceId, usize>,
-) -> Result<Vec<usize>, (ResourceId, Trouble)> {
+/// Positions of the wanted resources, each after those that it refers to; or those that refer to each other in a circle.
+fn by_references(request: &Request, wanted_ids: &HashMap<&ResourceId, usize>) -> Result<Vec<usize>, Vec<usize>> {
     let mut graph = Graph::new(0..request.wanted.len());
     for (index, wanted) in request.wanted.iter().enumerate() {
         for parent in parents(&wanted.manifest).iter().filter_map(|id| wanted_ids.get(id)) {
             graph.edge(*parent, index);
         }
     }
-    graph.order().map_err(|circle| {
-        let ids: Vec<&ResourceId> = circle.iter().map(|index| &request.wanted[*index].manifest.id).collect();
-        let names: Vec<String> = ids.iter().map(ToString::to_string).collect();
-        let message = format!("these refer to each other in a circle: {}", names.join(", "));
-        (ids[0].clone(), Trouble::refused(message))
-    })
+    graph.order()
+}
+
+fn in_a_circle(request: &Request, circle: &[usize]) -> (ResourceId, Trouble) {
+    let ids: Vec<&ResourceId> = circle.iter().map(|index| &request.wanted[*index].manifest.id).collect();
+    let names: Vec<String> = ids.iter().map(ToString::to_string).collect();
+    let message = format!("these refer to each other in a circle: {}", names.join(", "));
+    (ids[0].clone(), Trouble::refused(message))
 }
 
 /// Whether it would be shown by now if it was there.
