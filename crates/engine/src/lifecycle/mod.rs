@@ -198,6 +198,15 @@ impl Patch {
     }
 }
 
+impl Patch {
+    /// Whether nothing changes but when the controller looks.
+    pub fn is_only_due(&self, old: &Facts) -> bool {
+        let Self { facts, drift, approved, applied, trace, forgets_outputs } = self;
+        let stays = drift.is_none() && approved.is_none() && applied.is_none() && trace.is_none() && !forgets_outputs;
+        stays && *facts == Facts { due_at: facts.due_at, due_mark: facts.due_mark, ..old.clone() }
+    }
+}
+
 impl Facts {
     /// A resource that was not stored before.
     pub fn created(applied: &Applied<'_>, has_objects: bool, now: Micros) -> Self {

@@ -1,5 +1,6 @@
 //! Desired state: applying and deleting. Many applies that wait at once share their statements.
 
+use super::columns::{IDS, IdRow, NUMBERED, Numbered};
 use super::delete::delete_all;
 use super::facts::{self, FACT_COLUMNS, Found, PATCH_COLUMNS, PatchRow, fact_columns, patch_assignments};
 use super::tx::Tx;
@@ -11,7 +12,7 @@ use crate::encode::{check_count, cut};
 use crate::error::StoreError;
 use crate::row_writes::{ResourceRow, Write};
 use async_trait::async_trait;
-use berth_engine::lifecycle::{self, Event, Facts, Party, Patch, Permissions};
+use berth_engine::lifecycle::{self, Event, Facts, Party, Permissions};
 use berth_model::ResourceId;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -41,12 +42,23 @@ static CREATE: Multi = Multi::joined(
      observed_generation, status_at, secret_names, secrets, labels, account, service, applied_by, applied_id, trace, \
      allow_replace, allow_data_loss, allow_recreate, due_at, due_mark, drift_every, manifest_seal) \
      SELECT v.kind, v.name, v.org, v.env, v.api_version, v.manifest, v.sealed_paths, v.digest, v.source_file, \
-     v.source_document, v.now, v.now, v.generation, v.deleting, v.state, '', '{}', '{}', \
-     v.observed_generation, v.status_at, '', '', v.labels, v.account, v.service, \
-     v.applied_by, v.applied_id, v.trace, v.allow_replace, v.allow_data_loss, v.allow_recreate, \
-     v.due_at, v.due_mark, v.drift_every, v.manifest_seal FROM {rows}",
-    PATCH_COLUMNS,
+     v.source_document, v.now, v.now, 1, FALSE, v.state, '', '{}', '{}', v.observed_generation, v.status_at, '', '', \
+     v.labels, v.account, v.service, v.applied_by, v.applied_id, v.trace, \
+     v.allow_replace, v.allow_data_loss, v.allow_recreate, v.due_at, 1, v.drift_every, v.manifest_seal FROM {rows}",
     COLUMNS,
+    &[
+        ("state", "text"),
+        ("observed_generation", "bigint"),
+        ("status_at", "bigint"),
+        ("due_at", "bigint"),
+        ("applied_by", "text"),
+        ("applied_id", "text"),
+        ("trace", "text"),
+        ("allow_replace", "boolean"),
+        ("allow_data_loss", "boolean"),
+        ("allow_recreate", "boolean"),
+        ("drift_every", "bigint"),
+    ],
 );
 
 /// What was stored becomes a revision when something else takes its place.
@@ -90,7 +102,7 @@ static TOUCH: Multi = Multi::joined(
     &[("account", "text"), ("service", "text")],
 );
 
-/// Beside those of a patch.
+/// Columns of [`Row`].
 const COLUMNS: &[(&str, &str)] = &[
     ("kind", "text"),
     ("name", "text"),
@@ -108,14 +120,6 @@ const COLUMNS: &[(&str, &str)] = &[
     ("account", "text"),
     ("service", "text"),
 ];
-
-pub(super) const IDS: &[(&str, &str)] = &[("kind", "text"), ("name", "text"), ("org", "text"), ("env", "text")];
-/// Columns of [`Numbered`].
-pub(super) const NUMBERED: &[(&str, &str)] =
-    &[("n", "bigint"), ("kind", "text"), ("name", "text"), ("org", "text"), ("env", "text")];
-/// Columns of [`Timed`].
-pub(super) const TIMED: &[(&str, &str)] =
-    &[("kind", "text"), ("name", "text"), ("org", "text"), ("env", "text"), ("now", "bigint")];
 
 static UNLINK: Multi = Multi::new(
     "DELETE FROM links WHERE child IN (SELECT r.id FROM {rows} JOIN resources r \
@@ -151,39 +155,9 @@ pub(super) const OWNER: &str = "SELECT r.kind, r.name, r.org, r.env FROM units u
      WHERE u.object_id = $5 AND u.unit_type = $6 AND u.account = $7 \
      AND NOT (r.kind = $1 AND r.name = $2 AND r.org = $3 AND r.env = $4) LIMIT 1";
 
-/// An id as the columns of a statement: serde leaves out what is empty, and a missing one would be null.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize)]
-pub(super) struct IdRow<'a> {
-    pub kind: &'a str,
-    pub name: &'a str,
-    pub org: &'a str,
-    pub env: &'a str,
-}
-
-impl<'a> From<&'a ResourceId> for IdRow<'a> {
-    fn from(id: &'a ResourceId) -> Self {
-        Self { kind: &id.kind, name: &id.name, org: &id.org, env: &id.env }
-    }
-}
-
-#[derive(Serialize)]
-pub(super) struct Numbered<'a> {
-    pub n: i64,
-    #[serde(flatten)]
-    pub id: IdRow<'a>,
-}
-
-#[derive(Serialize)]
-pub(super) struct Timed<'a> {
-    pub now: i64,
-    #[serde(flatten)]
-    pub id: IdRow<'a>,
-}
-
+/// What was declared.
 #[derive(Serialize)]
 struct Row<'a> {
-    #[serde(flatten)]
-    patch: PatchRow,
     #[serde(flatten)]
     id: IdRow<'a>,
     api_version: &'a str,
@@ -200,6 +174,50 @@ struct Row<'a> {
     /// It is Ready at once.
     #[serde(skip)]
     ready: bool,
+}
+
+#[derive(Serialize)]
+struct Create<'a> {
+    #[serde(flatten)]
+    row: Row<'a>,
+    state: &'static str,
+    observed_generation: i64,
+    status_at: Option<i64>,
+    due_at: Option<i64>,
+    applied_by: &'a str,
+    applied_id: &'a str,
+    trace: &'a str,
+    allow_replace: bool,
+    allow_data_loss: bool,
+    allow_recreate: bool,
+    drift_every: Option<i64>,
+}
+
+impl<'a> Create<'a> {
+    fn new(row: Row<'a>, facts: &Facts, op: &'a ApplyOp) -> Self {
+        Self {
+            row,
+            state: facts.state.as_str(),
+            observed_generation: facts.observed_generation,
+            status_at: facts.status_at,
+            due_at: facts.due_at,
+            applied_by: &op.by.name,
+            applied_id: &op.by.id,
+            trace: &op.trace,
+            allow_replace: facts.permissions.replace,
+            allow_data_loss: facts.permissions.data_loss,
+            allow_recreate: facts.permissions.recreate,
+            drift_every: facts.drift_every,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Update<'a> {
+    #[serde(flatten)]
+    patch: PatchRow,
+    #[serde(flatten)]
+    row: Row<'a>,
 }
 
 #[derive(Serialize)]
@@ -322,17 +340,18 @@ async fn apply_round(ops: &[&ApplyOp], round: &[usize], answers: &mut Answers, t
     let Writes { creates, updates, touches, revived } = writes;
     tx.execute_many(&CREATE, &creates).await?;
     if !updates.is_empty() {
-        let ids: Vec<IdRow> = updates.iter().map(|row| row.id).collect();
+        let ids: Vec<IdRow> = updates.iter().map(|one| one.row.id).collect();
         let kept: Vec<Numbered> = ids.iter().map(|id| Numbered { n: REVISIONS_KEPT, id: *id }).collect();
         tx.execute_many(&KEEP_REVISIONS, &ids).await?;
         tx.execute_many(&UPDATE, &updates).await?;
         tx.execute_many(&DROP_REVISIONS, &kept).await?;
-        let now = updates.iter().map(|row| row.now).max().unwrap_or_default();
+        let now = updates.iter().map(|one| one.row.now).max().unwrap_or_default();
         facts::wake_references(tx, &ids, now).await?;
         tx.execute_many(&UNLINK, &ids).await?;
     }
     tx.execute_many(&TOUCH, &touches).await?;
-    link(&all, &creates, &updates, tx).await?;
+    let written = creates.iter().map(|one| one.row.id).chain(updates.iter().map(|one| one.row.id)).collect();
+    link(&all, &written, tx).await?;
     for (at, wanted) in all.iter().filter(|(at, wanted)| !wanted.units.is_empty() && !refused.contains(at)) {
         for unit in &wanted.units {
             unowned(unit, tx).await?;
@@ -343,7 +362,8 @@ async fn apply_round(ops: &[&ApplyOp], round: &[usize], answers: &mut Answers, t
         let ids: Vec<&ResourceId> = revived.iter().map(|(id, _)| *id).collect();
         tasks::supersede(tx, &ids, "apply", now).await?;
     }
-    let ready = || creates.iter().chain(&updates).filter(|row| row.ready);
+    let written = || creates.iter().map(|one| &one.row).chain(updates.iter().map(|one| &one.row));
+    let ready = || written().filter(|row| row.ready);
     let now = ready().map(|row| row.now).max().unwrap_or_default();
     facts::wake_referrers(tx, &ready().map(|row| row.id).collect::<Vec<_>>(), now).await?;
     for &at in round {
@@ -367,8 +387,8 @@ async fn apply_round(ops: &[&ApplyOp], round: &[usize], answers: &mut Answers, t
 /// What a round writes.
 #[derive(Default)]
 struct Writes<'a> {
-    creates: Vec<Row<'a>>,
-    updates: Vec<Row<'a>>,
+    creates: Vec<Create<'a>>,
+    updates: Vec<Update<'a>>,
     touches: Vec<Touch<'a>>,
     /// They were being deleted, and are wanted again.
     revived: Vec<(&'a ResourceId, Timestamp)>,
@@ -382,8 +402,7 @@ impl<'a> Writes<'a> {
             tx.event(id, "created", by(&op.actor).trim_start(), "", op.now);
             let event = op.applied(wanted, true, false);
             let facts = Facts::created(&event, !wanted.service.is_empty(), now);
-            let patch = Patch { applied: Some(op.by.clone()), trace: Some(op.trace.clone()), ..Patch::of(facts) };
-            self.creates.push(row_of(op, wanted, PatchRow::new(0, patch)));
+            self.creates.push(Create::new(row_of(op, wanted), &facts, op));
             return applied(1, AppliedResult::Created);
         };
         let old = &stored.found.facts;
@@ -403,7 +422,7 @@ impl<'a> Writes<'a> {
         }
         let generation = old.generation + 1;
         tx.event(id, "updated", &format!("generation {generation}{}", by(&op.actor)), "", op.now);
-        self.updates.extend(patch.map(|patch| row_of(op, wanted, patch)));
+        self.updates.extend(patch.map(|patch| Update { patch, row: row_of(op, wanted) }));
         applied(generation, AppliedResult::Updated)
     }
 }
@@ -482,9 +501,8 @@ async fn unowned(unit: &Write, tx: &mut Tx<'_>) -> Result<(), Broken> {
     Err(Broken::Half(ControlError::Refused(why)))
 }
 
-fn row_of<'a>(op: &ApplyOp, wanted: &'a Wanted, patch: PatchRow) -> Row<'a> {
+fn row_of<'a>(op: &ApplyOp, wanted: &'a Wanted) -> Row<'a> {
     Row {
-        patch,
         id: (&wanted.row.id).into(),
         api_version: &wanted.row.api_version,
         manifest: &wanted.row.manifest,
@@ -502,13 +520,7 @@ fn row_of<'a>(op: &ApplyOp, wanted: &'a Wanted, patch: PatchRow) -> Row<'a> {
 }
 
 /// Links of what was created or updated.
-async fn link(
-    all: &[(usize, &Wanted)],
-    creates: &[Row<'_>],
-    updates: &[Row<'_>],
-    tx: &mut Tx<'_>,
-) -> Result<(), StoreError> {
-    let written: HashSet<IdRow> = creates.iter().chain(updates).map(|row| row.id).collect();
+async fn link(all: &[(usize, &Wanted)], written: &HashSet<IdRow<'_>>, tx: &mut Tx<'_>) -> Result<(), StoreError> {
     let links: Vec<Link> = all
         .iter()
         .filter(|(_, one)| !one.parents.is_empty() && written.contains(&IdRow::from(&one.row.id)))

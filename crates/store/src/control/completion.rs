@@ -1,7 +1,7 @@
 //! How tasks end, and what becomes of their resources. Reports that wait at once share their statements.
 
 use super::Control;
-use super::apply::IdRow;
+use super::columns::IdRow;
 use super::drift_checks;
 use super::facts::{self, Found, fact_columns};
 use super::tasks::{self, task, task_columns};

@@ -67,7 +67,7 @@ impl Op for Decide {
             if matches!(one.step, Step::Settle { .. }) && found.facts.has_other_status(&patch.facts) {
                 tx.event(&one.id, patch.facts.state.as_str(), &patch.facts.message, "", self.now);
             }
-            patches.push(PatchRow::new(found.row, patch));
+            patches.push(PatchRow::new(found, patch));
         }
         facts::write(tx, patches).await?;
         if !made.is_empty() {

@@ -1,6 +1,7 @@
 //! Deletion: everything that is asked for at once, or nothing. Those that refer to what goes must go too.
 
-use super::apply::{APPLY_MAX, NUMBERED, Numbered, by};
+use super::apply::{APPLY_MAX, by};
+use super::columns::{NUMBERED, Numbered};
 use super::facts;
 use super::tx::Tx;
 use super::types::{Actor, Applied, AppliedResult, AuditNote, ControlError};

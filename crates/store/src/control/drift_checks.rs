@@ -1,6 +1,6 @@
 //! Comparisons with the clouds: when they are due, and what they found.
 
-use super::apply::{IdRow, NUMBERED, Numbered};
+use super::columns::{IdRow, NUMBERED, Numbered};
 use super::facts::{self, FACT_COLUMNS, fact_columns};
 use super::tx::Tx;
 use super::types::*;

@@ -1,7 +1,7 @@
 //! The facts of resources' rows, which transitions read, and patches, which they write: one query and one statement, however
 //! many rows. What an event means is decided in [`berth_engine::lifecycle`].
 
-use super::apply::{IdRow, NUMBERED, Numbered};
+use super::columns::{IdRow, NUMBERED, Numbered};
 use super::tx::Tx;
 use crate::db::{Multi, Query, Row};
 use crate::error::StoreError;
@@ -85,7 +85,7 @@ static REFERRERS: Multi = Multi::new(
         ", r.kind, r.name, r.org, r.env FROM resources r WHERE r.id IN (SELECT l.child FROM {rows} JOIN links l \
          ON l.kind = v.kind AND l.name = v.name AND l.org = v.org AND l.env = v.env)"
     ),
-    super::apply::IDS,
+    super::columns::IDS,
 );
 /// Those that the given ones refer to.
 static REFERENCES: Multi = Multi::new(
@@ -97,11 +97,16 @@ static REFERENCES: Multi = Multi::new(
          JOIN links l ON l.child = c.id \
          JOIN resources p ON p.kind = l.kind AND p.name = l.name AND p.org = l.org AND p.env = l.env)"
     ),
-    super::apply::IDS,
+    super::columns::IDS,
 );
 static PATCH: Multi = Multi::new(
     concat!("UPDATE resources SET ", patch_assignments!(), " FROM {rows} WHERE resources.id = v.id"),
     PATCH_COLUMNS,
+);
+/// The same where only that changes, which is so for most: columns cost.
+static DUE: Multi = Multi::new(
+    "UPDATE resources SET due_at = v.due_at, due_mark = v.due_mark FROM {rows} WHERE resources.id = v.id",
+    &[("id", "bigint"), ("due_at", "bigint"), ("due_mark", "bigint")],
 );
 const FORGET_OUTPUTS: &str =
     "UPDATE resources SET outputs = '{}', facts = '{}', secret_names = '', secrets = '' WHERE id = $1";
@@ -177,15 +182,25 @@ pub(super) struct PatchRow {
     trace: Option<String>,
     #[serde(skip)]
     forgets_outputs: bool,
+    #[serde(skip)]
+    is_only_due: bool,
+}
+
+#[derive(Serialize)]
+struct DueRow {
+    id: i64,
+    due_at: Option<i64>,
+    due_mark: i64,
 }
 
 impl PatchRow {
-    pub fn new(row: i64, patch: Patch) -> Self {
+    pub fn new(found: &Found, patch: Patch) -> Self {
+        let is_only_due = patch.is_only_due(&found.facts);
         let Patch { facts, drift, approved, applied, trace, forgets_outputs } = patch;
         let (approved_by, approved_id) = approved.map(|party| (party.name, party.id)).unzip();
         let (applied_by, applied_id) = applied.map(|party| (party.name, party.id)).unzip();
         Self {
-            id: row,
+            id: found.row,
             generation: facts.generation,
             observed_generation: facts.observed_generation,
             deleting: facts.deleting,
@@ -210,6 +225,7 @@ impl PatchRow {
             applied_id,
             trace,
             forgets_outputs,
+            is_only_due,
         }
     }
 }
@@ -217,7 +233,7 @@ impl PatchRow {
 impl Found {
     /// What the event changes of this row.
     pub fn patched(&self, event: &Event<'_>, now: i64) -> Option<PatchRow> {
-        transition(&self.facts, event, now).map(|patch| PatchRow::new(self.row, patch))
+        transition(&self.facts, event, now).map(|patch| PatchRow::new(self, patch))
     }
 }
 
@@ -266,6 +282,9 @@ pub(super) async fn wake_references(tx: &mut Tx<'_>, ids: &[IdRow<'_>], now: i64
 
 /// Each row is there once.
 pub(super) async fn write(tx: &mut Tx<'_>, rows: Vec<PatchRow>) -> Result<(), StoreError> {
+    let (due, rows): (Vec<PatchRow>, Vec<PatchRow>) = rows.into_iter().partition(|row| row.is_only_due);
+    let due = due.iter().map(|row| DueRow { id: row.id, due_at: row.due_at, due_mark: row.due_mark });
+    tx.execute_many(&DUE, &due.collect::<Vec<_>>()).await?;
     tx.execute_many(&PATCH, &rows).await?;
     for row in rows.iter().filter(|row| row.forgets_outputs) {
         tx.execute(Query::new(FORGET_OUTPUTS).bind(row.id)).await?;

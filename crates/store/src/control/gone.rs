@@ -1,7 +1,7 @@
 //! Objects that were not found. A task is about one resource: only here can be seen that much of an account went at once.
 
 use super::Control;
-use super::apply::{IDS, IdRow};
+use super::columns::{IDS, IdRow};
 use super::tx::Tx;
 use super::types::{ControlError, GoneObject};
 use super::writer::Op;

@@ -127,7 +127,7 @@ struct Take {
 #[derive(Serialize)]
 struct TakeResource<'a> {
     #[serde(flatten)]
-    id: super::apply::IdRow<'a>,
+    id: super::columns::IdRow<'a>,
     fence: i64,
 }
 

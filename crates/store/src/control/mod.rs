@@ -9,6 +9,7 @@ mod apply;
 mod approval;
 mod audit;
 mod clouds;
+mod columns;
 mod completion;
 pub mod counts;
 mod decisions;

@@ -3,7 +3,7 @@
 
 use super::Control;
 use super::allowed::{Check, subject};
-use super::apply::{IdRow, NUMBERED, Numbered};
+use super::columns::{IdRow, NUMBERED, Numbered};
 use super::completion::{self, held};
 use super::facts::{self, FACT_COLUMNS, Found, PATCH_COLUMNS, PatchRow, fact_columns, patch_assignments};
 use super::tasks::{self, task_columns};
@@ -179,7 +179,7 @@ impl Record {
             if patch.facts.state != found.facts.state {
                 tx.event(&child, patch.facts.state.as_str(), &message, &self.held.task.0, self.now);
             }
-            patches.push(PatchRow::new(found.row, patch));
+            patches.push(PatchRow::new(&found, patch));
         }
         facts::write(tx, patches).await
     }
@@ -288,7 +288,7 @@ async fn statuses(records: &[(&Record, bool)], tx: &mut Tx<'_>) -> Result<Vec<bo
             outdated.push((*record, id));
         }
         rows.push(StatusPatch {
-            patch: PatchRow::new(before.found.row, patch),
+            patch: PatchRow::new(&before.found, patch),
             outputs: &status.outputs,
             facts: &status.facts,
             secret_names: &status.secret_names,

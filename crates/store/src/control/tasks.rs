@@ -1,6 +1,6 @@
 //! Tasks as rows: made, listed, cancelled, and given up in favour of others.
 
-use super::apply::{IdRow, TIMED};
+use super::columns::{IdRow, TIMED};
 use super::tx::{LaneKey, Tx};
 use super::types::*;
 use super::writer::Op;
@@ -304,7 +304,7 @@ impl Op for Enqueue {
             return Err(ControlError::Refused(format!("{}/{} has an open task already", row.kind, row.name)));
         }
         let now = self.now.as_microsecond();
-        let drift: Vec<_> = self.drift.iter().map(|id| super::apply::Timed { now, id: id.into() }).collect();
+        let drift: Vec<_> = self.drift.iter().map(|id| super::columns::Timed { now, id: id.into() }).collect();
         tx.execute_many(&POSTPONE_DRIFT, &drift).await?;
         Ok(())
     }
