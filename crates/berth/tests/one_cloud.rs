@@ -4,6 +4,7 @@
 use async_trait::async_trait;
 use berth_clouds::Credentials;
 use berth_clouds::registry::{Cloud, Variables};
+use berth_clouds::units::UnitType;
 use berth_engine::handler::{Class, Handler, Listed, LowerInput, Outcome, Page, Provider, Raised, Trouble};
 use berth_engine::unit::{Change, Field, Identity, Lowered, Observed, Phase, Props, Unit};
 use berth_sandbox::http::{Call, Cloud as Api, Refusal, Reply};
@@ -95,6 +96,14 @@ static CLOUD: Cloud = Cloud {
     variables: Variables { token: &["HARBOUR_TOKEN"], api_url: "HARBOUR_API_URL", region: None },
     client: None,
     account: |_| None,
+    units: &[UnitType {
+        name: DOCK,
+        name_properties: &["dock_name"],
+        names_are_inner: false,
+        summary: |_, facts| facts.notes.push("afloat".into()),
+    }],
+    main_units: &[("HarbourDock", "dock")],
+    place_in_spec: |_, _| None,
     connect: |credentials| Ok(Arc::new(Harbour { docks: Docks { client: Client::new(credentials) } })),
     lower,
 };

@@ -14,7 +14,7 @@ mod labels;
 pub mod registry;
 mod right;
 mod times;
-mod units;
+pub mod units;
 
 use async_trait::async_trait;
 use berth_engine::handler::{Catalog, Class, LowerInput, Outcome, Provider, SummaryFacts, Trouble};

@@ -1,5 +1,6 @@
 //! The clouds that there are. Everything outside a cloud's own folder goes through this list: no other code names one.
 
+use crate::units::UnitType;
 use crate::{Credentials, civo, digitalocean};
 use berth_engine::handler::{LowerInput, Outcome, Provider, Trouble};
 use berth_engine::unit::Lowered;
@@ -24,6 +25,11 @@ pub struct Cloud {
     pub account: fn(&AccountSpec) -> Option<AccountBlock>,
     /// Opens a connection; nothing is sent yet.
     pub connect: fn(&Credentials) -> Outcome<Arc<dyn Provider>>,
+    pub units: &'static [UnitType],
+    /// For each kind, the key of the unit that a resource is about.
+    pub main_units: &'static [(&'static str, &'static str)],
+    /// Where in the spec of a kind a unit's properties stand, by its key, where that is not the spec itself.
+    pub place_in_spec: fn(&str, &str) -> Option<String>,
     /// Resource and resolved references in, units out. Pure.
     pub lower: fn(&LowerInput<'_>) -> Result<Lowered, Trouble>,
 }

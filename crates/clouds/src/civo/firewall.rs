@@ -7,7 +7,7 @@ use super::props::{maybe, put, text, texts};
 use super::rules::{Rule, lines};
 use crate::one_form;
 use async_trait::async_trait;
-use berth_engine::handler::{Handler, Outcome, Trouble};
+use berth_engine::handler::{Handler, Outcome, SummaryFacts, Trouble};
 use berth_engine::unit::{Change, Field, Observed, Op, Phase, Props, Typical};
 use berth_engine::{FieldChange, UnitPlan};
 use serde_json::Value;
@@ -47,6 +47,12 @@ impl FirewallHandler {
         let Some(firewall) = all.iter().find(|firewall| fits(firewall)) else { return Ok(None) };
         self.0.with_rules(region, firewall.clone()).await.map(Some)
     }
+}
+
+/// How many rules it has, for tables.
+pub fn rules(observed: &Observed, facts: &mut SummaryFacts) {
+    let rules = observed.props.get("rules").and_then(Value::as_array).map(Vec::len);
+    facts.notes.extend(rules.map(|n| if n == 1 { "1 rule".to_owned() } else { format!("{n} rules") }));
 }
 
 #[async_trait]

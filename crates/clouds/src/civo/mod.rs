@@ -23,6 +23,7 @@ use crate::http::{self, Http};
 use crate::kube::{Drained, Kubes, Node};
 use crate::one_form;
 use crate::registry::{AccountBlock, Cloud, Variables};
+use crate::units::{self, UnitType};
 use api::{Api, Firewall, Network};
 use async_trait::async_trait;
 use berth_engine::handler::{Class, Handler, Listed, Outcome, Page, Provider, Raised, Trouble};
@@ -64,6 +65,43 @@ pub static CLOUD: Cloud = Cloud {
         let Some(account_spec::Cloud::Civo(block)) = spec.cloud.clone() else { return None };
         let CivoAccount { token, observe_token, region, api_url } = block;
         Some(AccountBlock { token, observe_token, api_url, region })
+    },
+    units: &[
+        UnitType {
+            name: "civo.network",
+            name_properties: &["network_name"],
+            names_are_inner: false,
+            summary: units::range,
+        },
+        UnitType {
+            name: "civo.firewall",
+            name_properties: &["name"],
+            names_are_inner: false,
+            summary: firewall::rules,
+        },
+        UnitType {
+            name: "civo.cluster",
+            name_properties: &["cluster_name"],
+            names_are_inner: false,
+            summary: units::nodes,
+        },
+        // Pools of a cluster's own and those that are resources.
+        UnitType {
+            name: "civo.pool",
+            name_properties: &["name", "node_pool_name"],
+            names_are_inner: true,
+            summary: units::nodes,
+        },
+    ],
+    main_units: &[
+        ("CivoVpc", "network"),
+        ("CivoFirewall", "firewall"),
+        ("CivoKubernetesCluster", "cluster"),
+        ("CivoKubernetesNodePool", "pool"),
+    ],
+    place_in_spec: |kind, key| {
+        let name = key.strip_prefix("pool/").filter(|_| kind == "CivoKubernetesCluster")?;
+        Some(format!("additional_node_pools[{name}]"))
     },
     connect,
     lower,

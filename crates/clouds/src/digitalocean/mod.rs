@@ -20,6 +20,7 @@ mod words;
 
 use crate::Credentials;
 use crate::registry::{AccountBlock, Cloud, Variables};
+use crate::units::{self, UnitType};
 use api::Client;
 use async_trait::async_trait;
 use berth_engine::handler::{Handler, Listed, LowerInput, Outcome, Page, Provider, Raised, Trouble};
@@ -56,6 +57,22 @@ pub static CLOUD: Cloud = Cloud {
         let DigitalOceanAccount { token, observe_token, api_url } = block;
         Some(AccountBlock { token, observe_token, api_url, region: String::new() })
     },
+    units: &[
+        UnitType {
+            name: NETWORK,
+            name_properties: &["name", "vpc_name"],
+            names_are_inner: false,
+            summary: units::range,
+        },
+        UnitType { name: CLUSTER, name_properties: &["cluster_name"], names_are_inner: false, summary: units::nodes },
+        UnitType { name: POOL, name_properties: &["node_pool_name"], names_are_inner: true, summary: units::nodes },
+    ],
+    main_units: &[
+        ("DigitalOceanVpc", "network"),
+        ("DigitalOceanKubernetesCluster", "cluster"),
+        ("DigitalOceanKubernetesNodePool", "pool"),
+    ],
+    place_in_spec: |_, _| None,
     connect,
     lower,
 };
