@@ -33,6 +33,9 @@ impl fmt::Display for CloudName {
     }
 }
 
+/// Address and token in, what to type out.
+pub type CallWith = fn(&str, &str) -> String;
+
 /// What the sandbox knows of one cloud.
 pub struct SimulatedCloud {
     pub name: CloudName,
@@ -46,7 +49,7 @@ pub struct SimulatedCloud {
     /// The storage class of its clusters, and what provisions its volumes.
     pub storage_class: (&'static str, &'static str),
     /// The cloud's own command-line program, and how it is called with this address and token.
-    pub client: Option<(&'static str, fn(&str, &str) -> String)>,
+    pub client: Option<(&'static str, CallWith)>,
     /// What else its tools want in their environment, such as a region.
     pub environment: &'static [(&'static str, &'static str)],
 }

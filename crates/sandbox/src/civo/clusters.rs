@@ -139,7 +139,7 @@ pub fn create(
         pools,
         gone_at: None,
     };
-    cluster.schedule(&mut state.dice, effects.stuck);
+    cluster.schedule(state.dice, effects.stuck);
     let built = cluster.built_at;
     cluster.applications.iter_mut().for_each(|application| application.at = built);
     let reply = Reply::json(200, &show::cluster(&cluster, now, kube));
@@ -185,7 +185,7 @@ pub fn update(
             let reason = format!("A cluster at {} cannot go back to {version}", cluster.version);
             return fail(400, "database_kubernetes_cluster_invalid_version", reason);
         }
-        cluster.begin_upgrade(&version, now, &mut state.dice);
+        cluster.begin_upgrade(&version, now, state.dice);
     }
     if let Some(tags) = input.tags {
         cluster.tags = tags.list();
@@ -201,14 +201,14 @@ pub fn update(
         let count = pools::check_count(count)?;
         let name = cluster.name.clone();
         if let Some(pool) = cluster.pools.iter_mut().find(|pool| pool.gone_at.is_none()) {
-            pool.scale(&name, count, now, &mut state.dice, effects.stuck);
+            pool.scale(&name, count, now, state.dice, effects.stuck);
         }
     }
     if let Some(hostname) = given(input.node_destroy) {
-        pools::destroy_node(&mut cluster, &hostname, now, &mut state.dice)?;
+        pools::destroy_node(&mut cluster, &hostname, now, state.dice)?;
     }
     if let Some(pools) = input.pools.filter(|pools| !pools.is_empty()) {
-        pools::replace_all(&mut cluster, pools, now, &mut state.dice, effects.stuck)?;
+        pools::replace_all(&mut cluster, pools, now, state.dice, effects.stuck)?;
     }
     put_back(state, region, cluster, effects, kube)
 }

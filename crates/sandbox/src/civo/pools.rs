@@ -196,7 +196,7 @@ pub fn get(state: &State, region: &str, id: &str, pid: &str) -> Result<Reply, Fa
 
 pub fn create(state: &mut State, region: &str, id: &str, input: PoolIn, effects: &Effects) -> Result<Reply, Failure> {
     let mut cluster = editable(state, region, id)?;
-    add(&mut cluster, input, state.now, &mut state.dice, effects.stuck)?;
+    add(&mut cluster, input, state.now, state.dice, effects.stuck)?;
     let pid = cluster.pools.last().map(|pool| pool.id.clone()).unwrap_or_default();
     clusters::grow(state, region, &cluster, effects)?;
     clusters::store(state, cluster);
@@ -213,7 +213,7 @@ pub fn update(
 ) -> Result<Reply, Failure> {
     let mut cluster = editable(state, region, id)?;
     let (now, name) = (state.now, cluster.name.clone());
-    input.apply(staying_mut(&mut cluster, pid)?, &name, now, &mut state.dice, effects.stuck)?;
+    input.apply(staying_mut(&mut cluster, pid)?, &name, now, state.dice, effects.stuck)?;
     clusters::grow(state, region, &cluster, effects)?;
     let reply = Reply::json(200, &show::pool(&cluster, find_pool(&cluster, pid, now)?, now));
     clusters::store(state, cluster);
@@ -227,7 +227,7 @@ pub fn delete(state: &mut State, region: &str, id: &str, pid: &str) -> Result<Re
         if cluster.pools.iter().filter(|pool| pool.gone_at.is_none()).count() < 2 {
             return fail(400, "database_kubernetes_cluster_no_pools", "A cluster cannot be without a pool");
         }
-        staying_mut(&mut cluster, pid)?.remove(state.now, &mut state.dice);
+        staying_mut(&mut cluster, pid)?.remove(state.now, state.dice);
         clusters::store(state, cluster);
     }
     Ok(Reply::json(200, &json!({"id": pid, "result": "success"})))
@@ -241,7 +241,7 @@ pub fn delete_instance(state: &mut State, region: &str, id: &str, pid: &str, ins
         return fail(404, "database_cluster_pool_instance_not_found", reason);
     };
     let hostname = node.name.clone();
-    destroy_node(&mut cluster, &hostname, state.now, &mut state.dice)?;
+    destroy_node(&mut cluster, &hostname, state.now, state.dice)?;
     clusters::store(state, cluster);
     Ok(Reply::json(200, &json!({"id": instance, "result": "success"})))
 }
@@ -270,8 +270,8 @@ pub fn recycle(state: &mut State, region: &str, id: &str, input: &RecycleIn) -> 
     let (now, name) = (state.now, cluster.name.clone());
     let pool = pool_of(&mut cluster, &input.hostname)?;
     let count = pool.count;
-    leave(pool, &input.hostname, now, &mut state.dice);
-    pool.scale(&name, count, now, &mut state.dice, false);
+    leave(pool, &input.hostname, now, state.dice);
+    pool.scale(&name, count, now, state.dice, false);
     clusters::store(state, cluster);
     Ok(Reply::json(200, &json!({"id": id, "result": "success"})))
 }

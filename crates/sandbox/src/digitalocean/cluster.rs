@@ -259,7 +259,7 @@ pub fn get(state: &State, kube: &KubeServer, id: &str) -> Answer<Reply> {
 }
 
 fn answer(state: &State, kube: &KubeServer, status: u16, cluster: &Cluster) -> Reply {
-    Reply::json(status, &json!({"kubernetes_cluster": shown(&state.store, kube, cluster, state.now, Duration::ZERO)}))
+    Reply::json(status, &json!({"kubernetes_cluster": shown(state.store, kube, cluster, state.now, Duration::ZERO)}))
 }
 
 pub fn create(state: &mut State, kube: &KubeServer, call: &Call) -> Answer<Reply> {
@@ -270,9 +270,9 @@ pub fn create(state: &mut State, kube: &KubeServer, call: &Call) -> Answer<Reply
     }
     let version = catalog::resolve_version(&body.version)
         .ok_or_else(|| refusal::invalid_spec(format!("invalid version slug \"{}\"", body.version)))?;
-    let vpc = vpc_for(&state.store, &body)?;
+    let vpc = vpc_for(state.store, &body)?;
     let id = new_id();
-    let mut pools = plan_pools(&state.store, &id, body.node_pools.as_deref().unwrap_or_default())?;
+    let mut pools = plan_pools(state.store, &id, body.node_pools.as_deref().unwrap_or_default())?;
     if call.effects.out_of_capacity(&body.region) {
         return Err(refusal::no_capacity(&body.region));
     }
@@ -282,7 +282,7 @@ pub fn create(state: &mut State, kube: &KubeServer, call: &Call) -> Answer<Reply
     pool::check_quota(state, pools.iter().map(|pool| u64::from(pool.count)).sum())?;
 
     // Together six to seven minutes: the control plane, then nodes, then a last look.
-    let (now, dice) = (state.now, &mut state.dice);
+    let (now, dice) = (state.now, &mut *state.dice);
     let (up, nodes, last) = (dice.seconds(260, 300), dice.seconds(90, 105), dice.seconds(10, 15));
     let at = |ms: i64| if call.effects.stuck { SimTime::NEVER } else { now.plus_ms(ms) };
     for pool in &mut pools {

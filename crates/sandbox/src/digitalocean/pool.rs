@@ -119,14 +119,14 @@ fn answer(state: &State, status: u16, pool: &Pool) -> Answer<Reply> {
 pub fn create(state: &mut State, call: &Call, cluster: &str) -> Answer<Reply> {
     let wanted: Wanted = call.json().map_err(|bad| refusal::of(&bad))?;
     let region = state.store.live_cluster(cluster)?.region.clone();
-    let mut pool = plan(&state.store, cluster, &wanted, 0)?;
+    let mut pool = plan(state.store, cluster, &wanted, 0)?;
     if call.effects.out_of_capacity(&region) {
         return Err(refusal::no_capacity(&region));
     }
     check_quota(state, u64::from(pool.count))?;
     let now = state.now;
     (pool.created, pool.updated) = (now, now);
-    resize(&mut pool, now, &mut state.dice, call.effects.stuck);
+    resize(&mut pool, now, state.dice, call.effects.stuck);
     let reply = answer(state, 201, &pool);
     state.store.pools.insert(pool);
     reply
@@ -268,7 +268,7 @@ pub fn update(state: &mut State, call: &Call, cluster: &str, id: &str) -> Answer
     let region = state.store.live_cluster(cluster)?.region.clone();
     let mut pool = state.store.live_pool(cluster, id)?.clone();
     let before = pool.count;
-    change(&state.store, &mut pool, &wanted, "")?;
+    change(state.store, &mut pool, &wanted, "")?;
     if pool.count > before {
         if call.effects.out_of_capacity(&region) {
             return Err(refusal::no_capacity(&region));
@@ -277,7 +277,7 @@ pub fn update(state: &mut State, call: &Call, cluster: &str, id: &str) -> Answer
     }
     let now = state.now;
     pool.updated = now;
-    resize(&mut pool, now, &mut state.dice, call.effects.stuck);
+    resize(&mut pool, now, state.dice, call.effects.stuck);
     let reply = answer(state, 202, &pool);
     state.store.pools.update(id, |old| *old = pool);
     reply
@@ -317,7 +317,7 @@ pub fn delete_node(state: &mut State, call: &Call, cluster: &str, id: &str, node
         pool.count -= 1;
     }
     pool.updated = now;
-    resize(&mut pool, now, &mut state.dice, call.effects.stuck);
+    resize(&mut pool, now, state.dice, call.effects.stuck);
     state.store.pools.update(id, |old| *old = pool);
     Ok(Reply::empty(202))
 }
@@ -334,7 +334,7 @@ pub fn recycle(state: &mut State, call: &Call, cluster: &str, id: &str) -> Answe
     let (now, going) = (state.now, state.now.plus_ms(state.dice.seconds(30, 60)));
     let chosen = |node: &Node| body.nodes.is_empty() || body.nodes.contains(&node.id);
     pool.nodes.iter_mut().filter(|node| node.gone.is_none() && chosen(node)).for_each(|node| node.gone = Some(going));
-    resize(&mut pool, now, &mut state.dice, call.effects.stuck);
+    resize(&mut pool, now, state.dice, call.effects.stuck);
     state.store.pools.update(id, |old| *old = pool);
     Ok(Reply::empty(202))
 }

@@ -97,15 +97,15 @@ pub fn get(state: &State, id: &str) -> Answer<Reply> {
 
 pub fn create(state: &mut State, call: &Call) -> Answer<Reply> {
     let body: Create = call.json().map_err(|bad| refusal::of(&bad))?;
-    check_name(&state.store, &body.name, None)?;
+    check_name(state.store, &body.name, None)?;
     if !catalog::has_region(&body.region) {
         return Err(refusal::invalid(format!("region \"{}\" is not available for VPCs", body.region)));
     }
     let description = body.description.unwrap_or_default();
     check_description(&description)?;
     let ip_range = match body.ip_range.filter(|range| !range.is_empty()) {
-        Some(given) => check_range(&state.store, &given)?,
-        None => free_range(&state.store)?,
+        Some(given) => check_range(state.store, &given)?,
+        None => free_range(state.store)?,
     };
     if state.store.vpcs.len() as u64 >= state.quota.networks.saturating_add(catalog::REGIONS.len() as u64) {
         return Err(refusal::limit_reached("VPC"));
