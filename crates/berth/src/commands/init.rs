@@ -71,7 +71,7 @@ pub fn run(args: Args) -> Outcome {
 
 fn set(cloud: &str, template: Template) -> Result<String, Failure> {
     berth_model::starter_set(cloud, template.name())
-        .ok_or_else(|| Failure::new(format!("there is no set for {cloud}")).help("for one kind:   berth init KIND"))
+        .ok_or_else(|| Failure::new(format!("there is no set for {cloud}")).help("name a kind in place of --cloud"))
 }
 
 fn write(path: &Path, text: &str, force: bool) -> Result<(), Failure> {
