@@ -28,13 +28,18 @@ impl Simulated {
         Self { urls, token, pace: if pace > 0.0 { pace } else { 1.0 } }
     }
 
-    /// What reaches one of them.
-    pub fn credentials(&self, provider: &str) -> Credentials {
+    /// Credentials for one of them. A cloud that is not simulated is refused: its client would otherwise fall back to the
+    /// real cloud's address.
+    pub fn credentials(&self, provider: &str) -> Outcome<Credentials> {
+        let Some(url) = self.urls.get(provider).filter(|url| !url.is_empty()) else {
+            return Err(Trouble::refused(format!("the simulated clouds have no {provider}"))
+                .help("start a sandbox of this version; an older one may lack a cloud"));
+        };
         let mut credentials = Credentials::new(provider, self.token.as_deref().unwrap_or("sandbox"));
-        credentials.api_url = Some(self.urls.get(provider).cloned().unwrap_or_default());
+        credentials.api_url = Some(url.clone());
         // Simulated clouds have no limit to respect, unless they say so themselves.
         credentials.requests_per_second = 100_000;
-        credentials
+        Ok(credentials)
     }
 }
 
@@ -124,9 +129,9 @@ impl Accounts {
         for cloud in registry::clouds() {
             let provider = cloud.name;
             let credentials = match &accounts.simulated {
-                Some(simulated) => {
-                    Ok(Credentials { region: cloud.usual_region(&var), ..simulated.credentials(provider) })
-                }
+                Some(simulated) => simulated
+                    .credentials(provider)
+                    .map(|credentials| Credentials { region: cloud.usual_region(&var), ..credentials }),
                 None => Credentials::from_env(provider, &var),
             };
             accounts.env.insert(provider.to_owned(), credentials);
@@ -141,6 +146,8 @@ impl Accounts {
         match (&self.simulated, self.env.get_mut(&credentials.provider)) {
             // A simulated cloud takes any token; where things are is said all the same.
             (Some(_), Some(Ok(simulated))) => simulated.region = credentials.region.or(simulated.region.take()),
+            // Real credentials never stand in for a cloud that is not simulated.
+            (Some(_), _) => {}
             _ => {
                 self.env.insert(credentials.provider.clone(), Ok(credentials));
             }
@@ -153,7 +160,9 @@ impl Accounts {
             Declared::read(id, spec)?;
         let api_url = api_url.or_else(|| usual_url(&provider, &var));
         let credentials = match &self.simulated {
-            Some(simulated) => Ok(Credentials { max_concurrent_tasks, ..simulated.credentials(&provider) }),
+            Some(simulated) => {
+                simulated.credentials(&provider).map(|credentials| Credentials { max_concurrent_tasks, ..credentials })
+            }
             None => read_secret(id, &provider, token, &var).map(|token| Credentials {
                 provider: provider.clone(),
                 token,
@@ -351,9 +360,28 @@ fn read_secret(
 mod tests {
     use super::*;
 
+    fn only_civo() -> Simulated {
+        Simulated::at([("civo".into(), "http://127.0.0.1:1".into())].into(), None, 1.0)
+    }
+
+    #[test]
+    fn a_cloud_that_is_not_simulated_is_refused_not_reached_for_real() {
+        let var = |name: &str| (name == "DIGITALOCEAN_TOKEN").then(|| "real".to_owned());
+        let mut accounts = Accounts::new(Some(only_civo()), var);
+        accounts.given(Credentials::new("digitalocean", "real"), var);
+        assert!(matches!(&accounts.env["civo"], Ok(credentials) if credentials.api_url.is_some()));
+        let Err(refused) = &accounts.env["digitalocean"] else {
+            panic!("credentials for a cloud that is not simulated")
+        };
+        assert_eq!(refused.to_string(), "the simulated clouds have no digitalocean");
+
+        let empty = Simulated::at([("digitalocean".into(), String::new())].into(), None, 1.0);
+        assert!(empty.credentials("digitalocean").is_err());
+    }
+
     #[test]
     fn simulated_clouds_are_in_the_region_that_is_given() {
-        let simulated = Simulated::at(BTreeMap::new(), None, 1.0);
+        let simulated = only_civo();
         let var = |name: &str| (name == "CIVO_REGION").then(|| "LON1".to_owned());
         let mut accounts = Accounts::new(Some(simulated), var);
         let region = |accounts: &Accounts| accounts.choose_for("civo", None, "", "").unwrap().region;

@@ -68,7 +68,7 @@ impl Means {
 
     fn own(&self, provider: &str) -> Outcome<Credentials> {
         if let Some(simulated) = &self.simulated {
-            return Ok(simulated.credentials(provider));
+            return simulated.credentials(provider);
         }
         self.lends()?;
         Credentials::from_env(provider, var).map_err(|trouble| {
@@ -80,7 +80,7 @@ impl Means {
 
     fn credentials(&self, row: &AccountRow, given: Option<SecretString>) -> Outcome<Credentials> {
         if let Some(simulated) = &self.simulated {
-            return Ok(Credentials { region: row.region.clone(), ..simulated.credentials(&row.provider) });
+            return Ok(Credentials { region: row.region.clone(), ..simulated.credentials(&row.provider)? });
         }
         let own_url = usual_url(&row.provider, &var);
         let name = &row.name;
@@ -263,5 +263,8 @@ mod tests {
         let means = Means { simulated: Some(simulated), ..Means::default() };
         let got = means.credentials(&row(TokenFrom::Sealed, None), Some(SecretString::from("real"))).unwrap();
         assert_eq!(got.token.expose_secret(), "sandbox");
+        let absent = AccountRow { provider: "digitalocean".into(), ..row(TokenFrom::Sealed, None) };
+        assert!(means.credentials(&absent, Some(SecretString::from("real"))).is_err());
+        assert!(means.own("digitalocean").is_err());
     }
 }
