@@ -3,9 +3,9 @@
 use crate::commands::{
     account, accounts, apply, approve, audit, backup, completion, context, delete, describe, doctor, drift, events,
     explain, get, graph, history, import, init, key, kinds, kubeconfig, login, logout, man, outputs, plan, policy,
-    refresh, restore, sandbox, schema, server, tasks, token, validate, wait, whoami, worker, workers,
+    refresh, restore, sandbox, schema, server, tasks, token, validate, wait, watch, whoami, worker, workers,
 };
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandResult, Failure};
 use clap::{ArgAction, Parser, Subcommand};
 use std::future::Future;
 
@@ -45,7 +45,7 @@ pub enum Command {
     Approve(approve::Args),
     Tasks(tasks::Args),
     Events(events::Args),
-    Watch(crate::watch::Args),
+    Watch(watch::Args),
     Workers(workers::Args),
     Accounts(accounts::Args),
     Account(account::Args),
@@ -76,7 +76,7 @@ pub enum Command {
 }
 
 impl Command {
-    pub fn run(self) -> Outcome {
+    pub fn run(self) -> CommandResult {
         match self {
             Command::Apply(args) => apply::run(args),
             Command::Plan(args) => plan::run(args),
@@ -91,7 +91,7 @@ impl Command {
             Command::Approve(args) => approve::run(args),
             Command::Tasks(args) => tasks::run(args),
             Command::Events(args) => events::run(args),
-            Command::Watch(args) => crate::watch::run(args),
+            Command::Watch(args) => watch::run(args),
             Command::Workers(args) => workers::run(args),
             Command::Accounts(args) => accounts::run(args),
             Command::Account(args) => account::run(args),
@@ -134,7 +134,7 @@ pub enum Threads {
 
 impl Threads {
     /// For work in clouds: waiting for answers needs one thread, and serving them beside it another.
-    pub fn beside(sandbox: &crate::sandbox::SandboxArgs) -> Self {
+    pub fn beside(sandbox: &crate::args::SandboxArgs) -> Self {
         if sandbox.sandbox { Threads::Two } else { Threads::One }
     }
 }

@@ -1,7 +1,7 @@
 //! The one place where an error is printed: its chain once, what to do about it apart.
 
-use crate::place::complete;
-use crate::terminal::{harmless, harmless_line};
+use crate::args::repeated_flags::complete;
+use crate::view::terminal::{harmless, harmless_line};
 use anstyle::{AnsiColor, Style};
 use berth_engine::handler::Trouble;
 use std::fmt;
@@ -41,7 +41,7 @@ pub struct Failure {
     quiet: bool,
 }
 
-pub type Outcome = Result<Exit, Failure>;
+pub type CommandResult = Result<Exit, Failure>;
 
 impl Failure {
     pub fn new(message: impl Into<String>) -> Self {

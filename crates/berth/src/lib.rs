@@ -1,51 +1,24 @@
 //! The command line. Nothing is built before the arguments are read; only commands that talk to something start a runtime.
 
-mod accept;
-mod address;
-mod audit_args;
-mod carry_out;
+mod args;
 mod cli;
 mod commands;
-mod confirm;
-mod contexts;
-mod database;
-mod diagnostics;
-mod drift_view;
-mod ends;
 mod failure;
-mod files;
-mod graph;
-mod guard;
-mod kept_heads;
-mod kubeconfig_file;
-mod manifests;
-mod oidc_args;
-mod output;
-mod place;
-mod plan_view;
-mod progress;
-mod project;
+mod local;
 mod remote;
-mod sandbox;
-mod sandbox_ports;
-mod saved_plan;
-mod sign_in;
+mod signals;
 mod source;
-mod stack_input;
-mod stored;
-mod terminal;
-mod watch;
-mod workspace;
-mod yaml;
+mod view;
 
 use clap::{CommandFactory, FromArgMatches};
 use cli::Cli;
 use std::process::ExitCode;
+use view::terminal;
 
 /// Runs the command line that this process was started with.
 pub fn main() -> ExitCode {
     let parsed = Cli::command().try_get_matches().and_then(|matches| {
-        place::remember(&matches);
+        args::repeated_flags::remember(&matches);
         Cli::from_arg_matches(&matches)
     });
     let cli = match parsed {

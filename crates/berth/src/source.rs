@@ -1,7 +1,8 @@
 //! Where the facts come from that commands show: the project's state, or a server. Views do not see the difference.
 
+use crate::args::Which;
 use crate::failure::Failure;
-use crate::remote::{Remote, Which};
+use crate::remote::Remote;
 use berth_engine::unit::UnitState;
 use berth_model::ResourceId;
 use berth_store::{Filter, HistoryLine, Options, Store, StoredResource};

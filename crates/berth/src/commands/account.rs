@@ -1,13 +1,14 @@
 //! `berth account move`: what is managed belongs to another cloud account from now on.
 
+use crate::args::{Which, WorkspaceArgs};
 use crate::cli::{Threads, block_on};
-use crate::confirm::proceed;
-use crate::contexts::Target;
-use crate::diagnostics::count;
-use crate::failure::{Exit, Failure, Outcome};
-use crate::output::{self, Format, OutputArgs, Table};
-use crate::remote::{CLOUDS_WITHIN, Remote, Which, convert};
-use crate::workspace::{Workspace, WorkspaceArgs};
+use crate::failure::{CommandResult, Exit, Failure};
+use crate::local::workspace::Workspace;
+use crate::remote::contexts::Target;
+use crate::remote::{CLOUDS_WITHIN, Remote, messages};
+use crate::view::confirm::proceed;
+use crate::view::diagnostics::count;
+use crate::view::output::{self, Format, OutputArgs, Table};
 use berth_engine::ResourceState;
 use berth_engine::handler::Catalog;
 use berth_engine::observe;
@@ -71,7 +72,7 @@ pub struct Moved {
     pub becomes: String,
 }
 
-pub fn run(args: Args) -> Outcome {
+pub fn run(args: Args) -> CommandResult {
     let Command::Move(args) = args.command;
     if let Which::Server(target) = args.workspace.which()? {
         return block_on(Threads::One, on_server(&args, target));
@@ -84,7 +85,7 @@ pub fn run(args: Args) -> Outcome {
     })
 }
 
-async fn move_here(args: &MoveArgs, workspace: &Workspace) -> Outcome {
+async fn move_here(args: &MoveArgs, workspace: &Workspace) -> CommandResult {
     let run = workspace.store.begin_run("account move").await?;
     let known = workspace.known_units(None).await?;
     let all: Vec<UnitState> = known.units.into_values().flatten().filter(|unit| unit.account == args.account).collect();
@@ -142,7 +143,7 @@ async fn move_here(args: &MoveArgs, workspace: &Workspace) -> Outcome {
 const NOT_APPLIED: &str = "moved to another account, and not applied there yet";
 
 /// The same by a server, whose workers look for the objects.
-async fn on_server(args: &MoveArgs, target: Target) -> Outcome {
+async fn on_server(args: &MoveArgs, target: Target) -> CommandResult {
     let remote = Remote::open(target).await?;
     let ask = |dry_run| {
         let (account, forget_missing) = (args.account.clone(), args.forget_missing);
@@ -176,7 +177,7 @@ async fn on_server(args: &MoveArgs, target: Target) -> Outcome {
 
 fn moved(unit: &pb::MovedUnit) -> Moved {
     Moved {
-        resource: convert::id_of(unit.resource.as_ref()),
+        resource: messages::id_of(unit.resource.as_ref()),
         unit: unit.unit.clone(),
         id: unit.object_id.clone(),
         from: unit.from.clone(),
@@ -225,7 +226,7 @@ fn table(moved: &[Moved]) -> String {
     table.render()
 }
 
-fn told(who: &Identity, moved: &[Moved]) -> Outcome {
+fn told(who: &Identity, moved: &[Moved]) -> CommandResult {
     let forgotten = moved.iter().filter(|one| one.becomes == "forgotten").count();
     anstream::eprintln!("{} of {} moved to {who}", moved.len() - forgotten, count(moved.len(), "object"));
     if forgotten > 0 {

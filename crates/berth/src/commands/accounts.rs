@@ -1,10 +1,11 @@
 //! `berth accounts`: how busy a server keeps each account.
 
+use crate::args::ServerArgs;
 use crate::cli::{Threads, block_on};
-use crate::failure::{Exit, Outcome};
-use crate::output::{self, Format, OutputArgs, Table};
-use crate::remote::{Remote, ServerArgs};
-use crate::stored::or_dash;
+use crate::failure::{CommandResult, Exit};
+use crate::local::stored::or_dash;
+use crate::remote::Remote;
+use crate::view::output::{self, Format, OutputArgs, Table};
 use berth_server::pb;
 use serde_json::{Value, json};
 
@@ -18,7 +19,7 @@ pub struct Args {
     output: OutputArgs,
 }
 
-pub fn run(args: Args) -> Outcome {
+pub fn run(args: Args) -> CommandResult {
     let target = args.server.server()?;
     let accounts = block_on(Threads::One, async {
         let remote = Remote::open(target).await?;

@@ -1,21 +1,21 @@
 //! `berth apply`: makes the clouds as the manifests say.
 
-use crate::address::{Address, ScopeArgs};
-use crate::carry_out::{RunArgs, allowed, carry_out, make_plan, moved, took_text};
+use crate::args::repeated_flags::complete;
+use crate::args::{Address, ConfirmArgs, RecreateArgs, RunArgs, ScopeArgs, Which, WorkspaceArgs};
 use crate::cli::{Threads, block_on};
-use crate::confirm::{ConfirmArgs, RecreateArgs};
-use crate::contexts::Target;
-use crate::failure::{Exit, Failure, Outcome};
-use crate::output::{self, Format, OutputArgs};
-use crate::place::complete;
+use crate::failure::{CommandResult, Exit, Failure};
+use crate::local::carry_out::{allowed, carry_out, make_plan, moved, took_text};
+use crate::local::saved_plan::SavedPlan;
+use crate::local::workspace::{Workspace, settled, stored_manifest};
+use crate::local::{manifests, policies, stored};
 use crate::remote::carry_out::Job;
-use crate::remote::saved::SavedServerPlan;
-use crate::remote::{Remote, Which};
-use crate::saved_plan::SavedPlan;
+use crate::remote::contexts::Target;
+use crate::remote::saved_plan::SavedServerPlan;
+use crate::remote::{self, Remote};
 use crate::source::Source;
-use crate::terminal::harmless_line;
-use crate::workspace::{Workspace, WorkspaceArgs, settled, stored_manifest};
-use crate::{drift_view, guard, manifests, plan_view, remote, stored};
+use crate::view::output::{self, Format, OutputArgs};
+use crate::view::terminal::harmless_line;
+use crate::view::{drift_view, plan_view};
 use berth_clouds::Credentials;
 use berth_engine::Request;
 use berth_engine::ResourceState;
@@ -60,7 +60,7 @@ enum From {
     Saved(Box<SavedPlan>),
 }
 
-pub fn run(args: Args) -> Outcome {
+pub fn run(args: Args) -> CommandResult {
     if let Which::Server(target) = args.workspace.which()? {
         return on_server(args, target);
     }
@@ -74,7 +74,7 @@ pub fn run(args: Args) -> Outcome {
 /// Everything that is wrong with the input is said before a state is opened.
 fn source(args: &Args) -> Result<Result<From, Exit>, Failure> {
     if let Some(path) = &args.stack_input {
-        let (manifest, credentials) = crate::stack_input::read(path)?;
+        let (manifest, credentials) = crate::local::stack_input::read(path)?;
         return Ok(Ok(From::Manifests { manifests: vec![Arc::new(manifest)], credentials }));
     }
     if !args.file.is_empty() {
@@ -121,7 +121,7 @@ fn address(text: &str, scope: &ScopeArgs) -> Result<Address, Failure> {
 }
 
 /// The same by a server: it plans, keeps what is declared, and its workers carry it out.
-fn on_server(args: Args, target: Target) -> Outcome {
+fn on_server(args: Args, target: Target) -> CommandResult {
     let format = args.output.output;
     let local = "to use the embedded engine instead, add --local";
     if args.stack_input.is_some() {
@@ -210,7 +210,7 @@ async fn kept_files(remote: &Remote, addresses: &[Address]) -> Result<Vec<pb::Ma
     Ok(files)
 }
 
-async fn apply(args: Args, from: From) -> Outcome {
+async fn apply(args: Args, from: From) -> CommandResult {
     let credentials = match &from {
         From::Manifests { credentials, .. } => credentials.clone(),
         _ => None,
@@ -221,7 +221,7 @@ async fn apply(args: Args, from: From) -> Outcome {
     result
 }
 
-async fn apply_in(args: &Args, workspace: &Workspace, from: From) -> Outcome {
+async fn apply_in(args: &Args, workspace: &Workspace, from: From) -> CommandResult {
     let started = Instant::now();
     // Before anything is touched: a plan that was changed gets no further.
     let (given, promised) = match from {
@@ -253,7 +253,7 @@ async fn apply_in(args: &Args, workspace: &Workspace, from: From) -> Outcome {
         let allowed = args.confirm.allow_replace || promised.is_some();
         anstream::eprint!("{}", plan_view::text(&planned.plan, format == Format::Wide, allowed));
     }
-    guard::check(&workspace.store, &request, &planned.plan).await?;
+    policies::check(&workspace.store, &request, &planned.plan).await?;
     // A plan that was looked at and saved needs no second yes; what it takes away it said.
     let sandbox = args.workspace.sandbox.sandbox;
     let confirm = match promised.is_some() {

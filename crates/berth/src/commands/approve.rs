@@ -1,17 +1,17 @@
 //! `berth approve`: lets a plan that waits in a protected environment go on, after it was looked at.
 
-use crate::address::ScopeArgs;
+use crate::args::{ScopeArgs, ServerArgs, Which, WorkspaceArgs};
 use crate::cli::{Threads, block_on};
 use crate::commands::get;
-use crate::confirm::ask;
-use crate::failure::{Exit, Failure, Outcome};
-use crate::output::{self, Format, OutputArgs};
+use crate::failure::{CommandResult, Exit, Failure};
+use crate::local::stored;
 use crate::remote::carry_out::print_verdicts;
-use crate::remote::{Remote, ServerArgs, Which, convert};
+use crate::remote::{Remote, messages};
 use crate::source::Source;
-use crate::terminal::harmless_line;
-use crate::workspace::WorkspaceArgs;
-use crate::{plan_view, stored};
+use crate::view::confirm::ask;
+use crate::view::output::{self, Format, OutputArgs};
+use crate::view::plan_view;
+use crate::view::terminal::harmless_line;
 use berth_engine::Plan;
 use berth_server::pb;
 use serde_json::Value;
@@ -40,7 +40,7 @@ pub struct Args {
     output: OutputArgs,
 }
 
-pub fn run(args: Args) -> Outcome {
+pub fn run(args: Args) -> CommandResult {
     let target = args.server.server()?;
     let scope = Which::Server(target.clone()).scope(&args.scope);
     let approved = block_on(Threads::One, async {
@@ -48,7 +48,7 @@ pub fn run(args: Args) -> Outcome {
         let stored = stored::one(&Source::Server(remote.clone()), &args.what, &scope).await?;
         approve(&args, &remote, &stored.id).await
     })?;
-    let shown = convert::stored(&approved);
+    let shown = messages::stored(&approved);
     let workspace = WorkspaceArgs { server: args.server.clone(), ..WorkspaceArgs::default() };
     let text = |_| {
         let wait = stored::command("wait", &shown.id, &workspace);
@@ -60,7 +60,7 @@ pub fn run(args: Args) -> Outcome {
 
 async fn approve(args: &Args, remote: &Remote, id: &berth_model::ResourceId) -> Result<pb::Resource, Failure> {
     let resource = remote.get(id).await?.unwrap_or_default();
-    let answer = remote.client.resources().get_plan(convert::get_request(id)).await;
+    let answer = remote.client.resources().get_plan(messages::get_request(id)).await;
     let planned = answer.map_err(|status| remote.fail(&status))?.into_inner();
     if !planned.awaiting {
         let failure = Failure::new(format!("{id} has no plan that waits for approval: it is {}", resource.state));
@@ -76,7 +76,7 @@ async fn approve(args: &Args, remote: &Remote, id: &berth_model::ResourceId) -> 
             .note(format!("asked for {digest}, waiting is {}", planned.digest))
             .help("look at it again, without --digest"));
     }
-    let plan = Plan::from_json(&Value::Object(convert::map(planned.plan.as_ref())))
+    let plan = Plan::from_json(&Value::Object(messages::map(planned.plan.as_ref())))
         .map_err(|error| Failure::caused("the server's plan cannot be read", &error))?;
     let format = args.output.output;
     let by = if resource.applied_by.is_empty() { "someone".to_owned() } else { resource.applied_by.clone() };

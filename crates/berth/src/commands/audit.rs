@@ -2,11 +2,11 @@
 
 use crate::cli::{Threads, block_on};
 use crate::commands::token::brief;
-use crate::contexts::{ContextArg, told};
-use crate::failure::{Exit, Failure, Outcome};
-use crate::kept_heads;
-use crate::output::{self, Format, OutputArgs, Table};
-use crate::stored::or_dash;
+use crate::failure::{CommandResult, Exit, Failure};
+use crate::local::stored::or_dash;
+use crate::remote::contexts::{ContextArg, told};
+use crate::remote::kept_heads;
+use crate::view::output::{self, Format, OutputArgs, Table};
 use berth_server::client::Client;
 use berth_server::pb;
 use serde_json::{Value, json};
@@ -78,7 +78,7 @@ struct Head {
     output: OutputArgs,
 }
 
-pub fn run(args: Args) -> Outcome {
+pub fn run(args: Args) -> CommandResult {
     match args.what {
         Some(What::List(args)) => list(args),
         Some(What::Verify(args)) => verify(args),
@@ -87,7 +87,7 @@ pub fn run(args: Args) -> Outcome {
     }
 }
 
-fn list(args: List) -> Outcome {
+fn list(args: List) -> CommandResult {
     let entries = block_on(Threads::One, async { read(&args.context.client().await?, &args).await })?;
     let format = args.output.output;
     if entries.is_empty() && matches!(format, Format::Table | Format::Wide) {
@@ -144,7 +144,7 @@ async fn read(client: &Client, args: &List) -> Result<Vec<pb::AuditEntry>, Failu
     }
 }
 
-fn head(args: Head) -> Outcome {
+fn head(args: Head) -> CommandResult {
     let head = block_on(Threads::One, async {
         let client = args.context.client().await?;
         let answer = client.access().audit_head(pb::AuditHeadRequest {}).await;
@@ -160,7 +160,7 @@ fn head(args: Head) -> Outcome {
     Ok(Exit::Done)
 }
 
-fn verify(args: Verify) -> Outcome {
+fn verify(args: Verify) -> CommandResult {
     let kept = args.since.as_deref().map(kept_heads::read).transpose()?;
     let (state, missing) = block_on(Threads::One, async {
         let client = args.context.client().await?;

@@ -1,10 +1,10 @@
 //! `berth backup`: everything in a state, encrypted, in one file.
 
+use crate::args::DatabaseArgs;
 use crate::cli::{Threads, block_on};
-use crate::database::DatabaseArgs;
-use crate::diagnostics::count;
-use crate::failure::{Exit, Failure, Outcome};
-use crate::progress::Steps;
+use crate::failure::{CommandResult, Exit, Failure};
+use crate::view::diagnostics::count;
+use crate::view::progress::Steps;
 use berth_store::{Recipients, Store};
 use secrecy::SecretString;
 use secrecy::zeroize::Zeroizing;
@@ -36,7 +36,7 @@ pub struct Args {
     without_key: bool,
 }
 
-pub fn run(args: Args) -> Outcome {
+pub fn run(args: Args) -> CommandResult {
     let recipients = match &args.passphrase_file {
         Some(path) => Recipients::Passphrase(passphrase(path)?),
         None => Recipients::Keys(args.recipient.clone()),

@@ -1,8 +1,8 @@
 //! `berth completion`: completions for a shell.
 
 use crate::cli::Cli;
-use crate::failure::{Exit, Outcome};
-use crate::output;
+use crate::failure::{CommandResult, Exit};
+use crate::view::output;
 use clap::CommandFactory;
 
 /// Print completions for a shell
@@ -16,7 +16,7 @@ pub struct Args {
     shell: clap_complete::Shell,
 }
 
-pub fn run(args: Args) -> Outcome {
+pub fn run(args: Args) -> CommandResult {
     let mut text = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "berth", &mut text);
     output::print(&String::from_utf8_lossy(&text))?;

@@ -1,9 +1,9 @@
 //! `berth context`: which servers are known, and which one commands go to.
 
-use crate::contexts::{self, Context, Contexts};
-use crate::failure::{Exit, Outcome};
-use crate::output::{self, Format, OutputArgs, Table};
-use crate::stored::or_dash;
+use crate::failure::{CommandResult, Exit};
+use crate::local::stored::or_dash;
+use crate::remote::contexts::{self, Context, Contexts};
+use crate::view::output::{self, Format, OutputArgs, Table};
 use serde_json::{Value, json};
 
 /// Choose the server that commands go to
@@ -62,7 +62,7 @@ enum What {
     },
 }
 
-pub fn run(args: Args) -> Outcome {
+pub fn run(args: Args) -> CommandResult {
     match args.what {
         None => list(args.output.output),
         Some(What::List { output }) => list(output.output),
@@ -73,7 +73,7 @@ pub fn run(args: Args) -> Outcome {
     }
 }
 
-fn list(format: Format) -> Outcome {
+fn list(format: Format) -> CommandResult {
     let known = Contexts::load()?;
     if known.contexts.is_empty() && matches!(format, Format::Table | Format::Wide) {
         anstream::eprintln!("no server is known yet; to make a context:   berth login URL");
@@ -94,7 +94,7 @@ fn list(format: Format) -> Outcome {
     Ok(Exit::Done)
 }
 
-fn choose(name: &str, org: Option<String>, env: Option<String>) -> Outcome {
+fn choose(name: &str, org: Option<String>, env: Option<String>) -> CommandResult {
     let mut known = Contexts::load()?;
     known.get(name)?;
     known.current = name.to_owned();
@@ -107,7 +107,7 @@ fn choose(name: &str, org: Option<String>, env: Option<String>) -> Outcome {
     Ok(Exit::Done)
 }
 
-fn embedded() -> Outcome {
+fn embedded() -> CommandResult {
     let mut known = Contexts::load()?;
     known.current.clear();
     known.save()?;
@@ -115,7 +115,7 @@ fn embedded() -> Outcome {
     Ok(Exit::Done)
 }
 
-fn show(format: Format) -> Outcome {
+fn show(format: Format) -> CommandResult {
     let Some(target) = contexts::active()? else {
         if matches!(format, Format::Table | Format::Wide) {
             anstream::eprintln!("no server is chosen: commands use the embedded engine");
@@ -135,7 +135,7 @@ fn show(format: Format) -> Outcome {
     Ok(Exit::Done)
 }
 
-fn delete(name: &str) -> Outcome {
+fn delete(name: &str) -> CommandResult {
     let mut known = Contexts::load()?;
     known.get(name)?;
     known.contexts.remove(name);

@@ -1,18 +1,18 @@
 //! `berth delete`: takes away what was applied, those that refer to others first.
 
-use crate::address::{Address, ScopeArgs};
-use crate::carry_out::{RunArgs, allowed, carry_out, make_plan, print_result, took_text};
+use crate::args::{Address, ConfirmArgs, RecreateArgs, RunArgs, ScopeArgs, Which, WorkspaceArgs};
 use crate::cli::{Threads, block_on};
 use crate::commands::kubeconfig;
-use crate::confirm::{ConfirmArgs, RecreateArgs};
-use crate::contexts::Target;
-use crate::failure::{Exit, Failure, Outcome};
-use crate::output::{Format, OutputArgs};
+use crate::failure::{CommandResult, Exit, Failure};
+use crate::local::carry_out::{allowed, carry_out, make_plan, print_result, took_text};
+use crate::local::workspace::Workspace;
+use crate::local::{manifests, policies, stored};
 use crate::remote::carry_out::Job;
-use crate::remote::{Remote, Which};
+use crate::remote::contexts::Target;
+use crate::remote::{self, Remote};
 use crate::source::Source;
-use crate::workspace::{Workspace, WorkspaceArgs};
-use crate::{guard, manifests, plan_view, remote, stored};
+use crate::view::output::{Format, OutputArgs};
+use crate::view::plan_view;
 use berth_engine::{Known, Plan, Report, parents};
 use berth_model::ResourceId;
 use berth_store::{Entries, Filter};
@@ -55,7 +55,7 @@ enum What {
     Addresses(Vec<Address>),
 }
 
-pub fn run(args: Args) -> Outcome {
+pub fn run(args: Args) -> CommandResult {
     let which = args.workspace.which()?;
     let scope = which.scope(&args.scope);
     let what = if args.file.is_empty() {
@@ -79,7 +79,7 @@ pub fn run(args: Args) -> Outcome {
     })
 }
 
-async fn delete(args: &Args, workspace: &Workspace, what: What) -> Outcome {
+async fn delete(args: &Args, workspace: &Workspace, what: What) -> CommandResult {
     let run = workspace.store.begin_run("delete").await?;
     let known = workspace.known_all().await?;
     let source = workspace.source();
@@ -97,7 +97,7 @@ async fn delete(args: &Args, workspace: &Workspace, what: What) -> Outcome {
     if matches!(format, Format::Table | Format::Wide) {
         anstream::eprint!("{}", plan_view::text(&planned.plan, format == Format::Wide, args.confirm.allow_replace));
     }
-    guard::check(&workspace.store, &request, &planned.plan).await?;
+    policies::check(&workspace.store, &request, &planned.plan).await?;
     let confirm = ConfirmArgs { sandbox: args.workspace.sandbox.sandbox, ..args.confirm };
     allowed(&planned.plan, confirm, &request)?;
     let started = Instant::now();
@@ -116,7 +116,7 @@ async fn delete(args: &Args, workspace: &Workspace, what: What) -> Outcome {
 }
 
 /// The same by a server: it takes away what is left of them, in order, and forgets them.
-async fn on_server(args: &Args, target: Target, what: What) -> Outcome {
+async fn on_server(args: &Args, target: Target, what: What) -> CommandResult {
     let remote = Remote::open(target).await?;
     let source = Source::Server(remote.clone());
     let mut known = Known::default();
@@ -154,7 +154,7 @@ async fn on_server(args: &Args, target: Target, what: What) -> Outcome {
     Ok(ended.exit)
 }
 
-fn nothing(args: &Args) -> Outcome {
+fn nothing(args: &Args) -> CommandResult {
     anstream::eprintln!("nothing to delete: none of these is applied");
     print_result(&Plan::default(), &Report::default(), Duration::ZERO, 0, args.output.output)?;
     Ok(Exit::Done)

@@ -1,14 +1,14 @@
 //! `berth describe`: everything about one resource, for people. From the state alone.
 
-use crate::address::ScopeArgs;
+use crate::args::{ScopeArgs, WorkspaceArgs};
 use crate::cli::{Threads, block_on};
 use crate::commands::history;
-use crate::failure::{Exit, Failure, Outcome};
-use crate::output::{self, Table};
+use crate::failure::{CommandResult, Exit, Failure};
+use crate::local::stored::{self, DRIFT, age, value_text};
+use crate::local::workspace::stored_manifest;
 use crate::source::Source;
-use crate::stored::{self, DRIFT, age, value_text};
-use crate::terminal::harmless_line;
-use crate::workspace::{WorkspaceArgs, stored_manifest};
+use crate::view::output::{self, Table};
+use crate::view::terminal::harmless_line;
 use berth_engine::parents;
 use berth_engine::unit::UnitState;
 use berth_model::{Manifest, REDACTED, ResourceId};
@@ -37,7 +37,7 @@ pub struct Args {
     workspace: WorkspaceArgs,
 }
 
-pub fn run(args: Args) -> Outcome {
+pub fn run(args: Args) -> CommandResult {
     let text = block_on(Threads::One, async {
         let scope = args.workspace.which()?.scope(&args.scope);
         let source = stored::open(&args.workspace).await?;

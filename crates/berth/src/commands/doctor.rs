@@ -3,15 +3,14 @@
 #[path = "doctor_server.rs"]
 mod server;
 
+use crate::args::repeated_flags::complete;
+use crate::args::{LookArgs, Which};
 use crate::cli::{Threads, block_on};
-use crate::diagnostics::count;
-use crate::failure::{Exit, Failure, Outcome};
-use crate::output::{self, Format, OutputArgs, Table};
-use crate::place::complete;
-use crate::project::{self, LookArgs};
-use crate::remote::Which;
-use crate::sandbox;
-use crate::terminal::harmless_line;
+use crate::failure::{CommandResult, Exit, Failure};
+use crate::local::{project, sandbox};
+use crate::view::diagnostics::count;
+use crate::view::output::{self, Format, OutputArgs, Table};
+use crate::view::terminal::harmless_line;
 use berth_clouds::{Credentials, registry};
 use berth_engine::handler::{Class, Trouble};
 use berth_store::{Filter, Holder, Options, Store, StoreError};
@@ -63,7 +62,7 @@ impl Check {
     }
 }
 
-pub fn run(args: Args) -> Outcome {
+pub fn run(args: Args) -> CommandResult {
     let which = args.look.which()?;
     let checks = block_on(Threads::One, async {
         match &which {

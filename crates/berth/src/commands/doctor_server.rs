@@ -1,9 +1,9 @@
 //! What `berth doctor` looks at where a server does the work.
 
 use super::{Check, Health};
-use crate::contexts::Target;
-use crate::remote::{Remote, convert};
-use crate::stored::age;
+use crate::local::stored::age;
+use crate::remote::contexts::Target;
+use crate::remote::{Remote, messages};
 use berth_server::{Code, Fault, pb};
 use jiff::Timestamp;
 
@@ -90,7 +90,7 @@ async fn token(remote: &Remote) -> (Check, bool) {
         (org, env) => format!("in org {org}, env {env}"),
     };
     let mut detail = format!("{}, {} {scope}", token.name, token.role);
-    if let Some(ends) = convert::maybe_time(&token.expires_at) {
+    if let Some(ends) = messages::maybe_time(&token.expires_at) {
         let left = ends.duration_since(Timestamp::now()).as_secs() / 86_400;
         detail.push_str(&format!(", for {left} more days"));
         if left < TOKEN_DAYS {
@@ -116,11 +116,11 @@ async fn workers(remote: &Remote) -> Check {
     };
     let now = Timestamp::now();
     let silent = |worker: &&pb::Worker| {
-        convert::maybe_time(&worker.seen_at).is_none_or(|seen| now.duration_since(seen).as_secs() > SILENT_SECONDS)
+        messages::maybe_time(&worker.seen_at).is_none_or(|seen| now.duration_since(seen).as_secs() > SILENT_SECONDS)
     };
     let (away, here): (Vec<&pb::Worker>, Vec<&pb::Worker>) = workers.iter().partition(silent);
     if here.is_empty() {
-        let last = away.iter().filter_map(|worker| convert::maybe_time(&worker.seen_at)).max();
+        let last = away.iter().filter_map(|worker| messages::maybe_time(&worker.seen_at)).max();
         let detail = match last {
             Some(last) => format!("none is heard of; the last one {} ago", age(last, now)),
             None => "none was ever heard of".to_owned(),
@@ -131,7 +131,7 @@ async fn workers(remote: &Remote) -> Check {
     let capacity: u32 = here.iter().map(|worker| worker.capacity).sum();
     let running: u32 = here.iter().map(|worker| worker.running).sum();
     let mut detail =
-        format!("{} with {running} of {capacity} places busy", crate::diagnostics::count(here.len(), "worker"));
+        format!("{} with {running} of {capacity} places busy", crate::view::diagnostics::count(here.len(), "worker"));
     if !away.is_empty() {
         detail.push_str(&format!("; {} not heard of for a minute", away.len()));
     }

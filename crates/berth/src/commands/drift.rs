@@ -1,19 +1,19 @@
 //! `berth drift`: what differs between what was applied and what the clouds show. Reads clouds by lists, changes nothing.
 
-use crate::accept::{self, Place};
-use crate::address::ScopeArgs;
-use crate::carry_out::trouble_failures;
+use crate::args::{ScopeArgs, Which, WorkspaceArgs};
 use crate::cli::{Threads, block_on};
-use crate::contexts::Target;
-use crate::drift_view::{self, Finding, Findings};
-use crate::failure::{Exit, Failure, Outcome};
-use crate::output::{self, Format, OutputArgs};
-use crate::plan_view::much_gone;
-use crate::progress;
-use crate::remote::{CLOUDS_WITHIN, Remote, Which, convert};
+use crate::failure::{CommandResult, Exit, Failure};
+use crate::local::accept::{self, Place};
+use crate::local::carry_out::trouble_failures;
+use crate::local::stored::{self, DRIFT};
+use crate::local::workspace::Workspace;
+use crate::remote::contexts::Target;
+use crate::remote::{CLOUDS_WITHIN, Remote, messages};
 use crate::source::Source;
-use crate::stored::{self, DRIFT};
-use crate::workspace::{Workspace, WorkspaceArgs};
+use crate::view::drift_view::{self, Finding, Findings};
+use crate::view::output::{self, Format, OutputArgs};
+use crate::view::plan_view::much_gone;
+use crate::view::progress;
 use berth_engine::record::{Recorder, Status};
 use berth_engine::unit::UnitState;
 use berth_engine::{Drifted, Known, drift};
@@ -52,7 +52,7 @@ pub struct Args {
     output: OutputArgs,
 }
 
-pub fn run(args: Args) -> Outcome {
+pub fn run(args: Args) -> CommandResult {
     if let Which::Server(target) = args.workspace.which()? {
         return block_on(Threads::One, on_server(&args, target));
     }
@@ -87,7 +87,7 @@ pub async fn asked(
     Ok((known, ids))
 }
 
-async fn check(args: &Args, workspace: &Workspace) -> Outcome {
+async fn check(args: &Args, workspace: &Workspace) -> CommandResult {
     let started = Instant::now();
     let (known, ids) = asked(workspace, &args.what, &args.scope).await?;
     if ids.is_empty() {
@@ -110,7 +110,7 @@ async fn check(args: &Args, workspace: &Workspace) -> Outcome {
 }
 
 /// The same by a server, which reads the clouds and keeps what it found.
-async fn on_server(args: &Args, target: Target) -> Outcome {
+async fn on_server(args: &Args, target: Target) -> CommandResult {
     let started = Instant::now();
     let remote = Remote::open(target).await?;
     let (request, ids) = asked_of_server(&remote, &args.what, &args.scope).await?;
@@ -124,7 +124,7 @@ async fn on_server(args: &Args, target: Target) -> Outcome {
     }
     let mut findings = Findings::new();
     for one in &answer.drifted {
-        findings.insert(convert::id_of(one.id.as_ref()), one.differences.iter().map(convert::finding).collect());
+        findings.insert(messages::id_of(one.id.as_ref()), one.differences.iter().map(messages::finding).collect());
     }
     show(args, &findings, &seen, ids.unwrap_or(seen.checked), answer.calls, started)?;
     if args.accept && !findings.is_empty() {
@@ -151,7 +151,7 @@ pub async fn asked_of_server(
         return Ok((request, None));
     }
     let found = stored::find(&Source::Server(remote.clone()), &addresses, &scope).await?;
-    request.ids = found.iter().map(|stored| convert::to_id(&stored.id)).collect();
+    request.ids = found.iter().map(|stored| messages::to_id(&stored.id)).collect();
     let count = request.ids.len();
     Ok((request, Some(count)))
 }
@@ -166,12 +166,12 @@ pub async fn compare(remote: &Remote, request: pb::DriftRequest) -> Result<pb::D
 
 /// How many were compared, and what could not be.
 pub fn seen(answer: &pb::DriftResponse) -> Drifted {
-    let troubles = answer.problems.iter().map(convert::resource_trouble).collect();
-    let counts = answer.much_gone.iter().map(convert::much_gone).collect();
+    let troubles = answer.problems.iter().map(messages::resource_trouble).collect();
+    let counts = answer.much_gone.iter().map(messages::much_gone).collect();
     Drifted { checked: answer.checked as usize, troubles, counts, ..Drifted::default() }
 }
 
-fn nothing(args: &Args) -> Outcome {
+fn nothing(args: &Args) -> CommandResult {
     anstream::eprintln!("nothing is applied here");
     let none = Drifted::default();
     let value = drift_view::as_json(&BTreeMap::new(), &none, 0, 0.0);

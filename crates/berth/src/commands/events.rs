@@ -1,13 +1,13 @@
 //! `berth events`: what happened on a server, and what happens.
 
-use crate::address::{Address, ScopeArgs};
+use crate::args::{Address, ScopeArgs, ServerArgs, Which};
 use crate::cli::{Threads, block_on};
-use crate::failure::{Exit, Failure, Outcome};
-use crate::output::{self, Format, OutputArgs, Table};
-use crate::remote::heard::{Heard, listen};
-use crate::remote::{PAGE, Remote, ServerArgs, Which, convert};
-use crate::stored;
-use crate::terminal::harmless_line;
+use crate::failure::{CommandResult, Exit, Failure};
+use crate::local::stored;
+use crate::remote::event_stream::{StreamItem, subscribe};
+use crate::remote::{PAGE, Remote, messages};
+use crate::view::output::{self, Format, OutputArgs, Table};
+use crate::view::terminal::harmless_line;
 use berth_server::pb;
 use serde_json::{Value, json};
 
@@ -38,7 +38,7 @@ pub struct Args {
     output: OutputArgs,
 }
 
-pub fn run(args: Args) -> Outcome {
+pub fn run(args: Args) -> CommandResult {
     let target = args.server.server()?;
     let scope = Which::Server(target.clone()).scope(&args.scope);
     let address = args.what.as_deref().map(|text| Address::parse(text, &scope)).transpose()?;
@@ -91,7 +91,7 @@ async fn read(remote: &Remote, filter: &pb::WatchRequest, limit: u32) -> Result<
     Ok(events)
 }
 
-async fn list(args: &Args, remote: &Remote, filter: &pb::WatchRequest) -> Outcome {
+async fn list(args: &Args, remote: &Remote, filter: &pb::WatchRequest) -> CommandResult {
     let events = read(remote, filter, args.limit).await?;
     let format = args.output.output;
     if events.is_empty() && matches!(format, Format::Table | Format::Wide) {
@@ -99,7 +99,7 @@ async fn list(args: &Args, remote: &Remote, filter: &pb::WatchRequest) -> Outcom
         return Ok(Exit::Done);
     }
     let value: Vec<Value> = events.iter().map(as_json).collect();
-    let names = || events.iter().map(|event| convert::id_of(event.resource.as_ref()).to_string()).collect();
+    let names = || events.iter().map(|event| messages::id_of(event.resource.as_ref()).to_string()).collect();
     let table = |wide: bool| {
         let mut columns = vec!["ID", "WHEN", "RESOURCE", "WHAT"];
         if wide {
@@ -107,7 +107,7 @@ async fn list(args: &Args, remote: &Remote, filter: &pb::WatchRequest) -> Outcom
         }
         let mut table = Table::new(columns).sandbox(events.iter().any(|event| event.sandbox));
         for event in &events {
-            let (id, at) = (event.id.to_string(), stored::time(convert::time(&event.at)));
+            let (id, at) = (event.id.to_string(), stored::time(messages::time(&event.at)));
             let mut row = vec![id, at, resource(event), what(event)];
             if wide {
                 row.insert(3, stored::or_dash(&event.task));
@@ -120,7 +120,7 @@ async fn list(args: &Args, remote: &Remote, filter: &pb::WatchRequest) -> Outcom
     Ok(Exit::Done)
 }
 
-async fn follow(args: &Args, remote: &Remote, mut filter: pb::WatchRequest) -> Outcome {
+async fn follow(args: &Args, remote: &Remote, mut filter: pb::WatchRequest) -> CommandResult {
     let format = args.output.output;
     if filter.after < 0 {
         for event in read(remote, &filter, SHOWN_FIRST).await? {
@@ -128,17 +128,17 @@ async fn follow(args: &Args, remote: &Remote, mut filter: pb::WatchRequest) -> O
             print(&event, format)?;
         }
     }
-    let mut ear = listen(remote, filter);
-    let stop = crate::carry_out::signal();
+    let mut stream = subscribe(remote, filter);
+    let stop = crate::signals::signal();
     let mut stop = std::pin::pin!(stop);
     loop {
         tokio::select! {
             _ = &mut stop => return Ok(Exit::Done),
-            heard = ear.next() => match heard {
-                Some(Heard::Event(event)) => print(&event, format)?,
-                Some(Heard::Broke(fault)) => anstream::eprintln!("{}; trying again", harmless_line(&fault.message)),
-                Some(Heard::Back) => anstream::eprintln!("connected again; nothing was missed"),
-                Some(Heard::Ended(fault)) => return Err(fault.into()),
+            item = stream.next() => match item {
+                Some(StreamItem::Event(event)) => print(&event, format)?,
+                Some(StreamItem::Disconnected(fault)) => anstream::eprintln!("{}; trying again", harmless_line(&fault.message)),
+                Some(StreamItem::Reconnected) => anstream::eprintln!("connected again; nothing was missed"),
+                Some(StreamItem::Ended(fault)) => return Err(fault.into()),
                 None => return Ok(Exit::Done),
             },
         }
@@ -149,13 +149,13 @@ async fn follow(args: &Args, remote: &Remote, mut filter: pb::WatchRequest) -> O
 fn print(event: &pb::Event, format: Format) -> Result<(), Failure> {
     match format {
         Format::Json => output::print(&format!("{}\n", as_json(event))),
-        Format::Yaml => output::print(&format!("---\n{}", crate::yaml::to_yaml(&as_json(event)))),
+        Format::Yaml => output::print(&format!("---\n{}", crate::view::yaml::to_yaml(&as_json(event)))),
         Format::Name => {
-            let id = convert::id_of(event.resource.as_ref());
+            let id = messages::id_of(event.resource.as_ref());
             output::print(&format!("{}\n", harmless_line(&id.to_string())))
         }
         Format::Table | Format::Wide => {
-            let at = stored::time(convert::time(&event.at));
+            let at = stored::time(messages::time(&event.at));
             let clouds = if event.sandbox { "  sandbox" } else { "" };
             let line = format!("{:>6}  {at}  {}{clouds}  {}", event.id, resource(event), what(event));
             output::print(&format!("{}\n", harmless_line(&line)))
@@ -165,7 +165,7 @@ fn print(event: &pb::Event, format: Format) -> Result<(), Failure> {
 
 fn resource(event: &pb::Event) -> String {
     match event.resource.as_ref().filter(|id| !id.kind.is_empty()) {
-        Some(id) => crate::address::placed(&convert::id_of(Some(id))),
+        Some(id) => crate::args::address::placed(&messages::id_of(Some(id))),
         None => "-".into(),
     }
 }
@@ -178,7 +178,7 @@ fn as_json(event: &pb::Event) -> Value {
     json!({
         "id": event.id,
         "at": event.at,
-        "resource": event.resource.as_ref().map(|id| convert::id_of(Some(id))),
+        "resource": event.resource.as_ref().map(|id| messages::id_of(Some(id))),
         "what": event.what,
         "detail": event.detail,
         "task": event.task,

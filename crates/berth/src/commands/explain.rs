@@ -1,9 +1,9 @@
 //! `berth explain`: what a kind and its fields are.
 
-use crate::address::find_kind;
-use crate::failure::{Exit, Failure, Outcome};
-use crate::output::{self, OutputArgs, Table};
-use crate::terminal::stdout_width;
+use crate::args::address::find_kind;
+use crate::failure::{CommandResult, Exit, Failure};
+use crate::view::output::{self, OutputArgs, Table};
+use crate::view::terminal::stdout_width;
 use berth_model::{Explanation, Row, explain};
 
 /// Lines of running text are folded at this width where there is no terminal.
@@ -22,7 +22,7 @@ pub struct Args {
     output: OutputArgs,
 }
 
-pub fn run(args: Args) -> Outcome {
+pub fn run(args: Args) -> CommandResult {
     let (kind, path) = args.what.split_once('.').unwrap_or((&args.what, ""));
     let kind = find_kind(kind)?;
     let explanation =

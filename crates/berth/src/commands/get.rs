@@ -1,12 +1,11 @@
 //! `berth get`: what is applied, from the state alone.
 
-use crate::address::ScopeArgs;
+use crate::args::{ScopeArgs, WorkspaceArgs};
 use crate::cli::{Threads, block_on};
-use crate::failure::{Exit, Failure, Outcome};
-use crate::output::{self, Format, OutputArgs, Table};
-use crate::stored::{self, DRIFT, age, fact, or_dash};
-use crate::terminal::harmless_line;
-use crate::workspace::WorkspaceArgs;
+use crate::failure::{CommandResult, Exit, Failure};
+use crate::local::stored::{self, DRIFT, age, fact, or_dash};
+use crate::view::output::{self, Format, OutputArgs, Table};
+use crate::view::terminal::harmless_line;
 use berth_store::StoredResource;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -39,7 +38,7 @@ fn label(text: &str) -> Result<(String, String), String> {
     }
 }
 
-pub fn run(args: Args) -> Outcome {
+pub fn run(args: Args) -> CommandResult {
     let scope = args.workspace.which()?.scope(&args.scope);
     let addresses = stored::addresses(&args.what, &scope)?;
     let format = args.output.output;

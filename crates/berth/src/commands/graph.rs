@@ -1,12 +1,11 @@
 //! `berth graph`: resources and the references between them.
 
-use crate::address::{Address, ScopeArgs};
+use crate::args::{Address, LookArgs, ScopeArgs};
 use crate::cli::{Threads, block_on};
-use crate::failure::{Exit, Failure, Outcome};
-use crate::graph::{Drawing, Edge, Graph};
-use crate::output::Format;
-use crate::project::LookArgs;
-use crate::{manifests, output};
+use crate::failure::{CommandResult, Exit, Failure};
+use crate::local::manifests;
+use crate::view::graph::{Drawing, Edge, Graph};
+use crate::view::output::{self, Format};
 use berth_model::Manifest;
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -30,7 +29,7 @@ pub struct Args {
     look: LookArgs,
 }
 
-pub fn run(args: Args) -> Outcome {
+pub fn run(args: Args) -> CommandResult {
     let which = args.look.which()?;
     let scope = which.scope(&args.scope);
     let mut graph = if args.file.is_empty() {

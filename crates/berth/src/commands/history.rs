@@ -1,14 +1,13 @@
 //! `berth history`: changes in clouds and events, newest first.
 
-use crate::address::ScopeArgs;
+use crate::args::{ScopeArgs, WorkspaceArgs};
 use crate::cli::{Threads, block_on};
-use crate::failure::{Exit, Failure, Outcome};
-use crate::output::{self, Format, OutputArgs, Table};
-use crate::progress::short;
-use crate::remote::{Remote, convert};
+use crate::failure::{CommandResult, Exit, Failure};
+use crate::local::stored::{self, or_dash};
+use crate::remote::{Remote, messages};
 use crate::source::Source;
-use crate::stored::{self, or_dash};
-use crate::workspace::WorkspaceArgs;
+use crate::view::output::{self, Format, OutputArgs, Table};
+use crate::view::progress::short;
 use berth_engine::ResourceState;
 use berth_model::ResourceId;
 use berth_server::pb;
@@ -54,7 +53,7 @@ struct Line {
     took: Option<Duration>,
 }
 
-pub fn run(args: Args) -> Outcome {
+pub fn run(args: Args) -> CommandResult {
     let lines = block_on(Threads::One, async {
         let scope = args.workspace.which()?.scope(&args.scope);
         let source = stored::open(&args.workspace).await?;
@@ -83,7 +82,7 @@ pub fn run(args: Args) -> Outcome {
 }
 
 async fn of_one(source: &Source, text: &str, args: &Args, scope: &ScopeArgs) -> Result<Vec<Line>, Failure> {
-    let address = crate::address::Address::parse(text, scope)?;
+    let address = crate::args::address::Address::parse(text, scope)?;
     // What was deleted has a history, too, and is not in the state any more.
     let id = match (stored::one(source, text, scope).await, &address.name) {
         (Ok(stored), _) => stored.id,
@@ -157,12 +156,12 @@ async fn of_server(remote: &Remote, args: &Args) -> Result<Vec<Line>, Failure> {
             let request = pb::ListTasksRequest { state: state.into(), ..Default::default() };
             let tasks = remote.tasks(request, RESOURCES_MAX).await?;
             ids.extend(
-                tasks.iter().filter(|task| task.resource.is_some()).map(|task| convert::id_of(task.resource.as_ref())),
+                tasks.iter().filter(|task| task.resource.is_some()).map(|task| messages::id_of(task.resource.as_ref())),
             );
         }
     } else {
         events = remote.newest_events(args.limit).await?;
-        ids.extend(events.iter().map(|event| convert::id_of(event.resource.as_ref())));
+        ids.extend(events.iter().map(|event| messages::id_of(event.resource.as_ref())));
     }
     let ids: Vec<ResourceId> = ids.into_iter().filter(|id| !id.kind.is_empty()).take(RESOURCES_MAX).collect();
     let mut lines = Vec::new();
@@ -174,9 +173,9 @@ async fn of_server(remote: &Remote, args: &Args) -> Result<Vec<Line>, Failure> {
         lines.extend(history.into_iter().map(|line| of_history(&id, line)));
     }
     // Of what is gone, the events are left.
-    let gone = events.into_iter().map(|event| (convert::id_of(event.resource.as_ref()), event));
+    let gone = events.into_iter().map(|event| (messages::id_of(event.resource.as_ref()), event));
     lines.extend(gone.filter(|(id, _)| !told.contains(id)).map(|(resource, event)| Line {
-        at: convert::time(&event.at),
+        at: messages::time(&event.at),
         resource,
         op: String::new(),
         unit: String::new(),

@@ -1,16 +1,17 @@
 //! `berth import`: takes over what is already in a cloud. Writes its manifest, and then shows that nothing would change.
 
-use crate::address::{Address, ScopeArgs, find_kind};
-use crate::carry_out::{RunArgs, carry_out, make_plan, print_result};
+use crate::args::address::find_kind;
+use crate::args::{Address, RunArgs, ScopeArgs, Which, WorkspaceArgs};
 use crate::cli::{Threads, block_on};
-use crate::contexts::Target;
-use crate::failure::{Exit, Failure, Outcome};
-use crate::output::{Format, OutputArgs};
-use crate::plan_view;
+use crate::failure::{CommandResult, Exit, Failure};
+use crate::local::carry_out::{carry_out, make_plan, print_result};
+use crate::local::workspace::Workspace;
 use crate::remote::carry_out::tell;
+use crate::remote::contexts::Target;
 use crate::remote::follow::{Goal, Watch, follow};
-use crate::remote::{CLOUDS_WITHIN, Remote, Which, convert};
-use crate::workspace::{Workspace, WorkspaceArgs};
+use crate::remote::{CLOUDS_WITHIN, Remote, messages};
+use crate::view::output::{Format, OutputArgs};
+use crate::view::plan_view;
 use berth_clouds::import::{self, LeftOut, Taken};
 use berth_engine::handler::{Catalog, Raised};
 use berth_engine::identity::other_account;
@@ -65,7 +66,7 @@ pub struct Args {
     output: OutputArgs,
 }
 
-pub fn run(args: Args) -> Outcome {
+pub fn run(args: Args) -> CommandResult {
     let scope = ScopeArgs { env: args.env.clone(), org: args.org.clone() };
     for (flag, text) in [("--org", &args.org), ("--env", &args.env)] {
         if text.as_deref().is_some_and(|text| !berth_model::is_scope_name(text)) {
@@ -90,7 +91,7 @@ pub fn run(args: Args) -> Outcome {
 }
 
 /// The same by a server: it keeps what it took over, and its manifests are written here.
-async fn on_server(args: &Args, target: Target, address: Option<Address>) -> Outcome {
+async fn on_server(args: &Args, target: Target, address: Option<Address>) -> CommandResult {
     let started = Instant::now();
     let default = Which::Server(target.clone()).scope(&ScopeArgs { env: args.env.clone(), org: args.org.clone() });
     let (org, env) = (default.org.unwrap_or_default(), default.env.unwrap_or_default());
@@ -138,7 +139,7 @@ async fn on_server(args: &Args, target: Target, address: Option<Address>) -> Out
     let mut plan = Plan::default();
     let mut goals = Vec::new();
     for one in &imported {
-        let id = convert::id_of(one.id.as_ref());
+        let id = messages::id_of(one.id.as_ref());
         let mut file = file_for(args, &id);
         // It is imported by now: its manifest must not be lost over a file that is there.
         let mut number = 2;
@@ -192,7 +193,7 @@ fn absent(file: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn import(args: &Args, workspace: &Workspace, address: Option<Address>) -> Outcome {
+async fn import(args: &Args, workspace: &Workspace, address: Option<Address>) -> CommandResult {
     let run = workspace.store.begin_run("import").await?;
     let provider_name = match &address {
         Some(address) => find_kind(&address.kind)?.provider.clone(),
@@ -270,7 +271,7 @@ async fn take_over(
     taken: &[Taken],
     identity: &Identity,
     manifests: Vec<(Arc<Manifest>, String, PathBuf)>,
-) -> Outcome {
+) -> CommandResult {
     let all: Vec<Arc<Manifest>> = manifests.iter().map(|(m, ..)| m.clone()).collect();
     let (request, clouds) = workspace.request(&all, Vec::new()).await?;
     run.save_resources(all.iter().map(|m| NewResource::of(m)).collect::<Result<_, _>>()?).await?;

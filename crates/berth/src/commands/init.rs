@@ -1,8 +1,8 @@
 //! `berth init`: commented manifests to start from.
 
-use crate::address::find_kind;
-use crate::failure::{Exit, Failure, Outcome};
-use crate::output;
+use crate::args::address::find_kind;
+use crate::failure::{CommandResult, Exit, Failure};
+use crate::view::output;
 use berth_clouds::registry::names;
 use clap::builder::PossibleValuesParser;
 use std::fs::File;
@@ -48,7 +48,7 @@ impl Template {
     }
 }
 
-pub fn run(args: Args) -> Outcome {
+pub fn run(args: Args) -> CommandResult {
     let text = match &args.kind {
         Some(kind) => {
             let template = args.template.map(Template::name);

@@ -1,14 +1,14 @@
 //! `berth key`: the key ring, and sealing everything with a new key while servers run.
 
+use crate::args::repeated_flags::complete;
+use crate::args::{DatabaseArgs, KeyArgs};
 use crate::cli::{Threads, block_on};
-use crate::confirm;
-use crate::contexts::{self, Target};
-use crate::database::{DatabaseArgs, KeyArgs};
-use crate::diagnostics::count;
-use crate::failure::{Exit, Failure, Outcome};
-use crate::output::{self, OutputArgs, Table};
-use crate::place::complete;
-use crate::progress::Steps;
+use crate::failure::{CommandResult, Exit, Failure};
+use crate::remote::contexts::{self, Target};
+use crate::view::confirm;
+use crate::view::diagnostics::count;
+use crate::view::output::{self, OutputArgs, Table};
+use crate::view::progress::Steps;
 use berth_model::words::shell_word;
 use berth_server::client::Connection;
 use berth_server::pb::RotateKeysRequest;
@@ -84,7 +84,7 @@ enum What {
     },
 }
 
-pub fn run(args: Args) -> Outcome {
+pub fn run(args: Args) -> CommandResult {
     match args.what {
         What::List { database, output } => list(&database, output),
         What::New { key, standby } => new(&key, standby),
@@ -103,7 +103,7 @@ fn ring_file(source: &KeySource) -> Result<PathBuf, Failure> {
     })
 }
 
-fn list(database: &DatabaseArgs, output: OutputArgs) -> Outcome {
+fn list(database: &DatabaseArgs, output: OutputArgs) -> CommandResult {
     let options = database.existing()?;
     let (ring, place) = options.key.ring()?;
     let counts = block_on(Threads::Two, async {
@@ -164,7 +164,7 @@ fn lines(ring: &KeyRing, counts: Option<&BTreeMap<String, u64>>) -> Vec<Line> {
     known.chain(others).collect()
 }
 
-fn new(key: &KeyArgs, standby: bool) -> Outcome {
+fn new(key: &KeyArgs, standby: bool) -> CommandResult {
     let source = key.source(None);
     let path = ring_file(&source)?;
     let made = KeyRing::generate()?;
@@ -218,7 +218,7 @@ fn rotate_line(ring: &Path, key: &KeyArgs) -> String {
     complete(&format!("{what} --db {url}"))
 }
 
-fn make_first(id: &str, key: &KeyArgs) -> Outcome {
+fn make_first(id: &str, key: &KeyArgs) -> CommandResult {
     let source = key.source(None);
     let path = ring_file(&source)?;
     let (ring, place) = source.ring()?;
@@ -233,7 +233,7 @@ fn unknown(id: &str, ring: &KeyRing, place: &str) -> Failure {
         .help(format!("it has {}", ring.ids().join(", ")))
 }
 
-fn rotate(database: &DatabaseArgs) -> Outcome {
+fn rotate(database: &DatabaseArgs) -> CommandResult {
     if !database.is_said()
         && let Some(target) = contexts::active()?
     {
@@ -254,7 +254,7 @@ fn rotate(database: &DatabaseArgs) -> Outcome {
     })
 }
 
-async fn rotate_at(target: Target) -> Outcome {
+async fn rotate_at(target: Target) -> CommandResult {
     let context = target.context;
     let token = context.token.clone().unwrap_or_else(|| SecretString::from(String::new()));
     let ca = context.ca.clone().map(String::into_bytes);
@@ -289,7 +289,7 @@ fn tell_rotated(resealed: u64, key: &str) {
     anstream::eprintln!("{rows} sealed anew; everything is sealed with {key}");
 }
 
-fn retire(id: &str, database: &DatabaseArgs, yes: bool) -> Outcome {
+fn retire(id: &str, database: &DatabaseArgs, yes: bool) -> CommandResult {
     let options = database.existing()?;
     let path = ring_file(&options.key)?;
     let (ring, place) = options.key.ring()?;

@@ -1,7 +1,7 @@
 //! `berth kinds`: what can be declared.
 
-use crate::failure::{Exit, Outcome};
-use crate::output::{self, OutputArgs, Table};
+use crate::failure::{CommandResult, Exit};
+use crate::view::output::{self, OutputArgs, Table};
 use berth_model::registry;
 use serde::Serialize;
 
@@ -27,7 +27,7 @@ struct Row<'a> {
     description: &'a str,
 }
 
-pub fn run(args: Args) -> Outcome {
+pub fn run(args: Args) -> CommandResult {
     let wanted = args.provider.map(|provider| provider.to_lowercase());
     let rows: Vec<Row<'_>> = registry()
         .kinds()

@@ -1,15 +1,16 @@
 //! `berth kubeconfig`: the way into a cluster, printed or merged into a kubeconfig file.
 
-use crate::address::ScopeArgs;
-use crate::carry_out::trouble_failures;
+use crate::args::{ScopeArgs, WorkspaceArgs};
 use crate::cli::{Threads, block_on};
-use crate::failure::{Exit, Failure, Outcome};
-use crate::kubeconfig_file::{Entry, MergeError, Owner, merge, reaches_further, remove};
+use crate::failure::{CommandResult, Exit, Failure};
+use crate::local::carry_out::trouble_failures;
+use crate::local::kubeconfig_file::{Entry, MergeError, Owner, merge, reaches_further, remove};
+use crate::local::workspace::{Workspace, stored_manifest};
+use crate::local::{project, sandbox, stored};
+use crate::remote::contexts;
 use crate::source::Source;
-use crate::stored;
-use crate::terminal::harmless_line;
-use crate::workspace::{Workspace, WorkspaceArgs, stored_manifest};
-use crate::{contexts, output, project, sandbox};
+use crate::view::output;
+use crate::view::terminal::harmless_line;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use berth_engine::handler::{Catalog, Class, Trouble};
@@ -62,7 +63,7 @@ pub struct Args {
     workspace: WorkspaceArgs,
 }
 
-pub fn run(args: Args) -> Outcome {
+pub fn run(args: Args) -> CommandResult {
     let (owner, kubeconfig) = block_on(Threads::One, async {
         let scope = args.workspace.which()?.scope(&args.scope);
         let source = stored::open(&args.workspace).await?;
@@ -262,7 +263,7 @@ fn no_cluster(stored: &StoredResource, args: &WorkspaceArgs) -> Result<Failure, 
     })
 }
 
-fn merge_into(args: &Args, owner: Owner, kubeconfig: &str) -> Outcome {
+fn merge_into(args: &Args, owner: Owner, kubeconfig: &str) -> CommandResult {
     let (id, sandbox) = (&owner.resource.clone(), owner.sandbox);
     let prefix = if sandbox { SANDBOX_PREFIX } else { "" };
     let name = args.context.clone().unwrap_or_else(|| match id.env.as_str() {

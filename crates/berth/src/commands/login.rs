@@ -1,10 +1,10 @@
 //! `berth login`: makes a context with a token in it.
 
 use crate::cli::{Threads, block_on};
-use crate::contexts::{self, Context, Contexts, told};
-use crate::failure::{Exit, Failure, Outcome};
-use crate::sign_in::{self, Provider};
-use crate::terminal::stderr_is_live;
+use crate::failure::{CommandResult, Exit, Failure};
+use crate::remote::contexts::{self, Context, Contexts, told};
+use crate::remote::sign_in::{self, Provider};
+use crate::view::terminal::stderr_is_live;
 use berth_server::access::trust::{Trusted, by_fingerprint};
 use berth_server::client::Client;
 use berth_server::{Code, Fault, pb};
@@ -56,7 +56,7 @@ pub struct Args {
     env: Option<String>,
 }
 
-pub fn run(args: Args) -> Outcome {
+pub fn run(args: Args) -> CommandResult {
     let mut known = Contexts::load()?;
     let (name, mut context) = begun(&args, &known)?;
     if let Some(path) = &args.ca {

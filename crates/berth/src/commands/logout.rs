@@ -3,8 +3,8 @@
 
 use crate::cli::{Threads, block_on};
 use crate::commands::token::brief;
-use crate::contexts::{ContextArg, Contexts, told};
-use crate::failure::{Exit, Failure, Outcome};
+use crate::failure::{CommandResult, Exit, Failure};
+use crate::remote::contexts::{ContextArg, Contexts, told};
 use berth_server::access::principal::PERSON;
 use berth_server::{Code, pb};
 
@@ -22,7 +22,7 @@ pub struct Args {
     forget: bool,
 }
 
-pub fn run(args: Args) -> Outcome {
+pub fn run(args: Args) -> CommandResult {
     let target = args.context.target()?;
     if target.context.token.is_none() {
         return Err(Failure::new(format!("there is no login at {} to end", target.context.server)));

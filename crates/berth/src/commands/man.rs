@@ -1,9 +1,9 @@
 //! `berth man`: manual pages, one for each command.
 
 use crate::cli::Cli;
-use crate::diagnostics::count;
-use crate::failure::{Exit, Failure, Outcome};
-use crate::output;
+use crate::failure::{CommandResult, Exit, Failure};
+use crate::view::diagnostics::count;
+use crate::view::output;
 use clap::CommandFactory;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
@@ -19,7 +19,7 @@ pub struct Args {
     dir: Option<PathBuf>,
 }
 
-pub fn run(args: Args) -> Outcome {
+pub fn run(args: Args) -> CommandResult {
     let mut root = Cli::command();
     root.build();
     let Some(dir) = args.dir else {

@@ -37,6 +37,7 @@ pub mod tasks;
 pub mod token;
 pub mod validate;
 pub mod wait;
+pub mod watch;
 pub mod whoami;
 pub mod worker;
 pub mod workers;

@@ -1,11 +1,10 @@
 //! `berth outputs`: what a resource gives to others.
 
-use crate::address::ScopeArgs;
+use crate::args::{ScopeArgs, WorkspaceArgs};
 use crate::cli::{Threads, block_on};
-use crate::failure::{Exit, Failure, Outcome};
-use crate::output::{self, OutputArgs, Table};
-use crate::stored::{self, value_text};
-use crate::workspace::WorkspaceArgs;
+use crate::failure::{CommandResult, Exit, Failure};
+use crate::local::stored::{self, value_text};
+use crate::view::output::{self, OutputArgs, Table};
 use berth_model::{REDACTED, registry, words};
 use secrecy::ExposeSecret;
 use serde_json::{Map, Value};
@@ -33,7 +32,7 @@ pub struct Args {
     output: OutputArgs,
 }
 
-pub fn run(args: Args) -> Outcome {
+pub fn run(args: Args) -> CommandResult {
     let (stored, secrets) = block_on(Threads::One, async {
         let scope = args.workspace.which()?.scope(&args.scope);
         let source = stored::open(&args.workspace).await?;

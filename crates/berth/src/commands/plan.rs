@@ -1,21 +1,22 @@
 //! `berth plan`: what apply would do. Changes nothing.
 
-use crate::carry_out::{is_protected as is_protected_here, make_plan};
+use crate::args::repeated_flags::complete;
+use crate::args::{RecreateArgs, Which, WorkspaceArgs};
 use crate::cli::{Threads, block_on};
-use crate::confirm::RecreateArgs;
-use crate::confirm::protected;
-use crate::contexts::Target;
-use crate::failure::{Exit, Failure, Outcome};
-use crate::files::FileArgs;
-use crate::manifests::Loaded;
-use crate::output::{self, OutputArgs};
-use crate::place::complete;
+use crate::failure::{CommandResult, Exit, Failure};
+use crate::local::carry_out::{is_protected as is_protected_here, make_plan};
+use crate::local::files::FileArgs;
+use crate::local::manifests::{self, Loaded};
+use crate::local::policies;
+use crate::local::saved_plan::{self, SavedPlan};
+use crate::local::workspace::Workspace;
+use crate::remote::Remote;
 use crate::remote::carry_out::{is_protected, known_before, make_plan as make_server_plan, print_verdicts};
-use crate::remote::saved::SavedServerPlan;
-use crate::remote::{Remote, Which};
-use crate::saved_plan::{self, SavedPlan};
-use crate::workspace::{Workspace, WorkspaceArgs};
-use crate::{guard, manifests, plan_view};
+use crate::remote::contexts::Target;
+use crate::remote::saved_plan::SavedServerPlan;
+use crate::view::confirm::protected;
+use crate::view::output::{self, OutputArgs};
+use crate::view::plan_view;
 use berth_engine::Plan;
 use berth_model::words::shell_word;
 use berth_model::{Manifest, ResourceId};
@@ -44,7 +45,7 @@ pub struct Args {
     output: OutputArgs,
 }
 
-pub fn run(args: Args) -> Outcome {
+pub fn run(args: Args) -> CommandResult {
     let loaded = manifests::load(&args.files.file, &args.workspace.which()?)?;
     if loaded.has_errors() {
         return loaded.refuse(args.output.output);
@@ -63,7 +64,7 @@ pub fn run(args: Args) -> Outcome {
 }
 
 /// The same by a server.
-fn on_server(args: &Args, target: Target, mut loaded: Loaded) -> Outcome {
+fn on_server(args: &Args, target: Target, mut loaded: Loaded) -> CommandResult {
     block_on(Threads::One, async {
         let remote = Remote::open(target).await?;
         let files = loaded.files();
@@ -104,7 +105,7 @@ fn ended(args: &Args, plan: &Plan, denied: bool, refused: Option<Failure>) -> Ex
     if args.detailed_exitcode && !plan.is_empty() { Exit::Pending } else { Exit::Done }
 }
 
-async fn plan(args: &Args, workspace: &Workspace, manifests: &[Arc<Manifest>]) -> Outcome {
+async fn plan(args: &Args, workspace: &Workspace, manifests: &[Arc<Manifest>]) -> CommandResult {
     let place = |id: &ResourceId| manifests.iter().find(|m| m.id == *id).and_then(|m| m.place());
     let (mut request, clouds) = workspace.request(manifests, Vec::new()).await?;
     request.allow_recreate = args.recreate.allow_recreate;
@@ -115,7 +116,7 @@ async fn plan(args: &Args, workspace: &Workspace, manifests: &[Arc<Manifest>]) -
     }
     let names = || plan.resources.iter().map(|r| r.id.to_string()).collect();
     output::show(args.output.output, &plan.to_json(), |wide| plan_view::text(&plan, wide, false), names)?;
-    let denied = guard::tell(&workspace.store, &request, &plan).await?;
+    let denied = policies::tell(&workspace.store, &request, &plan).await?;
     let refused = protected(&plan, |id| is_protected_here(&request, id));
     Ok(ended(args, &plan, denied, refused))
 }

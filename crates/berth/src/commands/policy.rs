@@ -1,10 +1,10 @@
 //! `berth policy test`: what policies say of plans, without a server and without a cloud.
 
-use crate::diagnostics::{self, count};
-use crate::failure::{Exit, Failure, Outcome};
-use crate::files;
-use crate::output::{self, Format, OutputArgs};
-use crate::terminal::harmless_line;
+use crate::failure::{CommandResult, Exit, Failure};
+use crate::local::files;
+use crate::view::diagnostics::{self, count};
+use crate::view::output::{self, Format, OutputArgs};
+use crate::view::terminal::harmless_line;
 use berth_engine::{Action, Plan, ResourcePlan};
 use berth_model::{Diagnostic, MAX_FILE_BYTES, Manifest, PolicyCase, ResourceId, parse, policy_tests};
 use berth_server::gate::GateInput;
@@ -61,13 +61,13 @@ fn timestamp(text: &str) -> Result<Timestamp, String> {
     text.parse().map_err(|_| format!("`{text}` is not a time; write 2026-11-13T12:00:00Z"))
 }
 
-pub fn run(args: Args) -> Outcome {
+pub fn run(args: Args) -> CommandResult {
     match args.what {
         What::Test(args) => test(args),
     }
 }
 
-fn test(args: TestArgs) -> Outcome {
+fn test(args: TestArgs) -> CommandResult {
     let mut texts = Texts::default();
     let manifests = read(&args.file, &mut texts, parse);
     let cases = if args.tests.is_empty() { Vec::new() } else { read(&args.tests, &mut texts, policy_tests) };
@@ -118,7 +118,7 @@ impl Texts {
 type Parse<T> = fn(&str, &[u8]) -> (Vec<T>, Vec<Diagnostic>);
 
 fn read<T>(paths: &[PathBuf], texts: &mut Texts, parse: Parse<T>) -> Vec<T> {
-    let files::Sources { sources, problems, .. } = files::read(paths);
+    let files::SourceFiles { sources, problems, .. } = files::read(paths);
     texts.problems.extend(problems);
     let mut all = Vec::new();
     for source in sources {
@@ -181,7 +181,7 @@ fn missed(case: &PolicyCase, verdicts: &[Verdict]) -> Option<String> {
     None
 }
 
-fn tell(results: &[(PolicyCase, Result<Vec<Verdict>, String>)], format: Format) -> Outcome {
+fn tell(results: &[(PolicyCase, Result<Vec<Verdict>, String>)], format: Format) -> CommandResult {
     let mut text = String::new();
     let mut rows = Vec::new();
     let mut failed = 0;
@@ -224,7 +224,7 @@ fn tell(results: &[(PolicyCase, Result<Vec<Verdict>, String>)], format: Format) 
 }
 
 /// Judges manifests as they are, or as a plan says what becomes of them.
-fn judge(args: &TestArgs, policies: &[Policy], manifests: Vec<Manifest>) -> Outcome {
+fn judge(args: &TestArgs, policies: &[Policy], manifests: Vec<Manifest>) -> CommandResult {
     let now = args.now.unwrap_or_else(Timestamp::now);
     let manifests: BTreeMap<ResourceId, Manifest> =
         manifests.into_iter().map(|manifest| (manifest.id.clone(), manifest)).collect();

@@ -1,18 +1,18 @@
 //! `berth refresh`: what the state remembers of outputs and facts becomes what the clouds show. Clouds are only read.
 
-use crate::address::ScopeArgs;
-use crate::carry_out::trouble_failures;
+use crate::args::{ScopeArgs, Which, WorkspaceArgs};
 use crate::cli::{Threads, block_on};
 use crate::commands::drift::{asked, asked_of_server};
-use crate::contexts::Target;
-use crate::diagnostics::count;
-use crate::failure::{Exit, Failure, Outcome};
-use crate::output::{self, Format, OutputArgs};
-use crate::plan_view::much_gone;
-use crate::remote::{Remote, Which, convert};
-use crate::stored::{self, value_text};
-use crate::terminal::harmless_line;
-use crate::workspace::{Workspace, WorkspaceArgs};
+use crate::failure::{CommandResult, Exit, Failure};
+use crate::local::carry_out::trouble_failures;
+use crate::local::stored::{self, value_text};
+use crate::local::workspace::Workspace;
+use crate::remote::contexts::Target;
+use crate::remote::{Remote, messages};
+use crate::view::diagnostics::count;
+use crate::view::output::{self, Format, OutputArgs};
+use crate::view::plan_view::much_gone;
+use crate::view::terminal::harmless_line;
 use berth_engine::drift;
 use berth_engine::handler::Trouble;
 use berth_engine::record::{RecordError, Recorder, Status};
@@ -53,7 +53,7 @@ struct News {
     failed: bool,
 }
 
-pub fn run(args: Args) -> Outcome {
+pub fn run(args: Args) -> CommandResult {
     if let Which::Server(target) = args.workspace.which()? {
         return block_on(Threads::One, on_server(&args, target));
     }
@@ -66,12 +66,12 @@ pub fn run(args: Args) -> Outcome {
     })
 }
 
-async fn refresh(args: &Args, workspace: &Workspace) -> Outcome {
+async fn refresh(args: &Args, workspace: &Workspace) -> CommandResult {
     let started = Instant::now();
     let run = workspace.store.begin_run("refresh").await?;
     let (known, ids) = asked(workspace, &args.what, &args.scope).await?;
     let clouds = workspace.clouds().await?;
-    let seen = crate::progress::patiently("reading the clouds", drift(&clouds, &known, &ids, true)).await;
+    let seen = crate::view::progress::patiently("reading the clouds", drift(&clouds, &known, &ids, true)).await;
 
     let mut by_resource: BTreeMap<ResourceId, Vec<(UnitState, Option<Observed>)>> = BTreeMap::new();
     anstream::eprint!("{}", much_gone(&seen.much_gone()));
@@ -105,7 +105,7 @@ async fn refresh(args: &Args, workspace: &Workspace) -> Outcome {
 }
 
 /// The same by a server: what its state says before and after.
-async fn on_server(args: &Args, target: Target) -> Outcome {
+async fn on_server(args: &Args, target: Target) -> CommandResult {
     let started = Instant::now();
     let remote = Remote::open(target).await?;
     let (mut request, _) = asked_of_server(&remote, &args.what, &args.scope).await?;
@@ -114,13 +114,13 @@ async fn on_server(args: &Args, target: Target) -> Outcome {
         env: Some(request.env.clone()).filter(|env| !env.is_empty()),
         ..Filter::default()
     };
-    let asked: Vec<ResourceId> = request.ids.iter().map(|id| convert::id_of(Some(id))).collect();
+    let asked: Vec<ResourceId> = request.ids.iter().map(|id| messages::id_of(Some(id))).collect();
     let read = async || -> Result<BTreeMap<ResourceId, StoredResource>, Failure> {
         let found = match asked.is_empty() {
             true => remote.resources(&scope).await?,
             false => {
                 let several = remote.several(&asked).await?;
-                several.iter().filter_map(|(_, found)| found.as_ref().map(convert::stored)).collect()
+                several.iter().filter_map(|(_, found)| found.as_ref().map(messages::stored)).collect()
             }
         };
         Ok(found.into_iter().map(|stored| (stored.id.clone(), stored)).collect())
@@ -146,7 +146,7 @@ fn show(
     calls: u64,
     troubles: &[(ResourceId, Trouble)],
     started: Instant,
-) -> Outcome {
+) -> CommandResult {
     let format = args.output.output;
     let value = json!({"changed": news, "checked": checked, "calls": calls});
     let mut names: Vec<String> = news.iter().map(|one| one.resource.to_string()).collect();

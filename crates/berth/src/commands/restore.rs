@@ -1,13 +1,13 @@
 //! `berth restore`: a backup into a database, whole or not at all.
 
 use super::backup::{failure, passphrase, secret_file};
+use crate::args::DatabaseArgs;
 use crate::cli::{Threads, block_on};
-use crate::confirm;
-use crate::database::DatabaseArgs;
-use crate::diagnostics::count;
-use crate::failure::{Exit, Failure, Outcome};
-use crate::progress::Steps;
-use crate::terminal::harmless_line;
+use crate::failure::{CommandResult, Exit, Failure};
+use crate::view::confirm;
+use crate::view::diagnostics::count;
+use crate::view::progress::Steps;
+use crate::view::terminal::harmless_line;
 use berth_store::{Access, BackupProgress, Identity, Options, Origin, RestoreOptions, Restored, restore};
 use secrecy::SecretString;
 use std::fs::File;
@@ -43,7 +43,7 @@ pub struct Args {
     yes: bool,
 }
 
-pub fn run(args: Args) -> Outcome {
+pub fn run(args: Args) -> CommandResult {
     if !args.database.is_said() {
         return Err(Failure::new("no database to restore into was named")
             .help("name it with --db sqlite:PATH, --db postgres://… or --state PATH"));

@@ -1,11 +1,13 @@
 //! `berth sandbox`: simulated clouds that stay, in the foreground or behind.
 
+use crate::args::sandbox_ports::CloudPorts;
+use crate::args::workspace_args::speed;
 use crate::cli::{Threads, block_on};
-use crate::ends::Ends;
-use crate::failure::{Exit, Failure, Outcome};
-use crate::sandbox::{self, Post, Record};
-use crate::sandbox_ports::CloudPorts;
-use crate::{output, project};
+use crate::failure::{CommandResult, Exit, Failure};
+use crate::local::project;
+use crate::local::sandbox::{self, Post, Record};
+use crate::signals::StopSignal;
+use crate::view::output;
 use berth_sandbox::{Config, Rule, Sandbox, Speed, registry};
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -30,7 +32,7 @@ pub struct Args {
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7072")]
     kube: SocketAddr,
     /// How much faster than real time provisioning goes, or `max`
-    #[arg(long, value_name = "N", value_parser = sandbox::speed, default_value = "1")]
+    #[arg(long, value_name = "N", value_parser = speed, default_value = "1")]
     speed: Speed,
     /// File that keeps the clouds between runs; with --background, by default one in the project's .berth folder
     #[arg(long, value_name = "FILE")]
@@ -55,7 +57,7 @@ pub struct Args {
     detached: bool,
 }
 
-pub fn run(args: Args) -> Outcome {
+pub fn run(args: Args) -> CommandResult {
     let folder = project::folder()?;
     if args.stop {
         return stop(&folder);
@@ -74,7 +76,7 @@ fn rules(texts: &[String]) -> Result<Vec<Rule>, Failure> {
     texts.iter().map(parse).collect()
 }
 
-async fn serve(args: Args, fail: Vec<Rule>, folder: &Path) -> Outcome {
+async fn serve(args: Args, fail: Vec<Rule>, folder: &Path) -> CommandResult {
     if args.detached {
         leave_terminal();
     }
@@ -88,7 +90,7 @@ async fn serve(args: Args, fail: Vec<Rule>, folder: &Path) -> Outcome {
         token: args.token.clone(),
         ..Config::default()
     };
-    let mut ends = Ends::listen()?;
+    let mut stop = StopSignal::listen()?;
     let started = Sandbox::start(config).await.map_err(|error| sandbox::cannot_start(&error))?;
     // A second one in the same project serves all the same; `--sandbox` goes on using the first.
     let post = Post::take(folder)?;
@@ -107,7 +109,7 @@ async fn serve(args: Args, fail: Vec<Rule>, folder: &Path) -> Outcome {
     if !args.detached {
         anstream::eprintln!("Ctrl-C ends it.");
     }
-    ends.wait().await;
+    stop.wait().await;
     drop(post);
     started.stop().await;
     Ok(Exit::Done)
@@ -160,7 +162,7 @@ fn already(folder: &Path) -> Failure {
 }
 
 /// Starts this program again, to stay, and waits until it answers.
-fn background(args: &Args, folder: &Path) -> Outcome {
+fn background(args: &Args, folder: &Path) -> CommandResult {
     if sandbox::recorded(folder).is_some() {
         return Err(already(folder));
     }
@@ -226,7 +228,7 @@ fn tail(log: &Path, begun: u64) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-fn stop(folder: &Path) -> Outcome {
+fn stop(folder: &Path) -> CommandResult {
     let Some(record) = sandbox::recorded(folder) else {
         anstream::eprintln!("no sandbox is running for this project");
         return Ok(Exit::Done);

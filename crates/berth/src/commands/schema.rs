@@ -1,9 +1,9 @@
 //! `berth schema`: JSON Schema, for editors.
 
-use crate::address::find_kind;
-use crate::diagnostics::count;
-use crate::failure::{Exit, Failure, Outcome};
-use crate::output;
+use crate::args::address::find_kind;
+use crate::failure::{CommandResult, Exit, Failure};
+use crate::view::diagnostics::count;
+use crate::view::output;
 use berth_model::{registry, schema, schema_all};
 use std::path::PathBuf;
 
@@ -22,7 +22,7 @@ pub struct Args {
     dir: Option<PathBuf>,
 }
 
-pub fn run(args: Args) -> Outcome {
+pub fn run(args: Args) -> CommandResult {
     if let Some(kind) = &args.kind {
         output::print(&output::json(&schema(find_kind(kind)?))?)?;
         return Ok(Exit::Done);

@@ -1,11 +1,10 @@
 //! `berth server`: the control plane, in one process and with nothing else needed to start.
 
-use crate::audit_args::AuditArgs;
-use crate::ends::Ends;
-use crate::failure::{Exit, Failure, Outcome};
-use crate::oidc_args::OidcArgs;
-use crate::sandbox::{SandboxArgs, Sandboxed, connect_or_start};
-use crate::{output, terminal};
+use crate::args::{AuditArgs, OidcArgs, SandboxArgs};
+use crate::failure::{CommandResult, Exit, Failure};
+use crate::local::sandbox::{Sandboxed, connect_or_start};
+use crate::signals::StopSignal;
+use crate::view::{output, terminal};
 use berth_clouds::accounts::Simulated;
 use berth_server::address::{AddressRange, TrustedProxies};
 use berth_server::limits::Limits;
@@ -128,13 +127,13 @@ pub struct Args {
 }
 
 fn idle(text: &str) -> Result<Duration, String> {
-    let time = crate::carry_out::duration(text)?;
+    let time = crate::args::change_args::duration(text)?;
     let allowed = Duration::from_secs(1)..=Duration::from_secs(600);
     if allowed.contains(&time) { Ok(time) } else { Err("it is from 1s to 10m".into()) }
 }
 
 fn lease(text: &str) -> Result<Duration, String> {
-    let time = crate::carry_out::duration(text)?;
+    let time = crate::args::change_args::duration(text)?;
     let allowed = Duration::from_secs(2)..=Duration::from_secs(600);
     if allowed.contains(&time) { Ok(time) } else { Err("it is from 2s to 10m".into()) }
 }
@@ -147,7 +146,7 @@ pub fn log_format(text: &str) -> Result<LogFormat, String> {
     }
 }
 
-pub fn run(args: Args, verbose: u8) -> Outcome {
+pub fn run(args: Args, verbose: u8) -> CommandResult {
     if args.print_openapi {
         let document = berth_server::rest::openapi::document();
         output::print(&format!("{document:#}\n"))?;
@@ -163,7 +162,7 @@ pub fn run(args: Args, verbose: u8) -> Outcome {
     ended
 }
 
-async fn serve(args: Args, verbose: u8) -> Outcome {
+async fn serve(args: Args, verbose: u8) -> CommandResult {
     let telemetry = Telemetry {
         service: "berth-server",
         format: args.log_format,
@@ -172,10 +171,10 @@ async fn serve(args: Args, verbose: u8) -> Outcome {
         otlp_endpoint: args.otlp_endpoint.clone().filter(|endpoint| !endpoint.is_empty()),
     };
     let guard = telemetry::start(&telemetry).map_err(|error| Failure::caused("cannot start the log", &error))?;
-    let mut ends = Ends::listen()?;
+    let mut stop = StopSignal::listen()?;
     let mut config = config(&args)?;
     // Before this start leaves one there.
-    let had_sandbox = crate::sandbox::cloud_path(&args.folder).exists();
+    let had_sandbox = crate::local::sandbox::cloud_path(&args.folder).exists();
     let sandbox = match args.sandbox.sandbox {
         true => Some(connect_or_start(args.sandbox.speed, &args.folder).await?),
         false => None,
@@ -185,12 +184,12 @@ async fn serve(args: Args, verbose: u8) -> Outcome {
     let database = config.store.location.to_string();
     let running = start(config).await.map_err(|error| cannot_start(&error, &args))?;
     output::print(&how_to(&running, &args, &database))?;
-    ends.wait().await;
+    stop.wait().await;
     anstream::eprintln!("stopping: open requests and tasks are let to end; again to stop at once");
     let stopped = running.stop();
     tokio::select! {
         () = stopped => {}
-        () = ends.wait() => anstream::eprintln!("stopped at once; leases of tasks end by themselves"),
+        () = stop.wait() => anstream::eprintln!("stopped at once; leases of tasks end by themselves"),
     }
     if let Some(sandbox) = sandbox {
         sandbox.stop().await;

@@ -1,13 +1,13 @@
 //! `berth tasks`: what a server's workers do, did, and are to do.
 
-use crate::address::{Address, ScopeArgs};
+use crate::args::{Address, ScopeArgs, ServerArgs, Which};
 use crate::cli::{Threads, block_on};
-use crate::failure::{Exit, Failure, Outcome};
-use crate::output::{self, Format, OutputArgs, Table};
-use crate::progress::short;
-use crate::remote::{PAGE, Remote, ServerArgs, Which, convert};
-use crate::stored::{self, age, or_dash};
-use crate::terminal::harmless_line;
+use crate::failure::{CommandResult, Exit, Failure};
+use crate::local::stored::{self, age, or_dash};
+use crate::remote::{PAGE, Remote, messages};
+use crate::view::output::{self, Format, OutputArgs, Table};
+use crate::view::progress::short;
+use crate::view::terminal::harmless_line;
 use berth_server::pb;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -115,7 +115,7 @@ struct CancelArgs {
     output: OutputArgs,
 }
 
-pub fn run(args: Args) -> Outcome {
+pub fn run(args: Args) -> CommandResult {
     match args.what {
         None => list(args.list),
         Some(What::List(list_args)) => list(list_args),
@@ -125,7 +125,7 @@ pub fn run(args: Args) -> Outcome {
     }
 }
 
-fn list(args: ListArgs) -> Outcome {
+fn list(args: ListArgs) -> CommandResult {
     let target = args.server.server()?;
     let scope = Which::Server(target.clone()).scope(&args.scope);
     let address = args.what.as_deref().map(|text| Address::parse(text, &scope)).transpose()?;
@@ -159,9 +159,9 @@ fn list(args: ListArgs) -> Outcome {
 }
 
 /// A line for each task that is new or changed, until Ctrl-C.
-async fn watch(remote: &Remote, request: pb::ListTasksRequest, limit: usize, format: Format) -> Outcome {
+async fn watch(remote: &Remote, request: pb::ListTasksRequest, limit: usize, format: Format) -> CommandResult {
     let mut known: HashMap<String, (String, String)> = HashMap::new();
-    let stop = crate::carry_out::signal();
+    let stop = crate::signals::signal();
     let mut stop = std::pin::pin!(stop);
     loop {
         let mut tasks = remote.tasks(request.clone(), limit).await?;
@@ -174,7 +174,7 @@ async fn watch(remote: &Remote, request: pb::ListTasksRequest, limit: usize, for
             known.insert(task.id.clone(), now);
             match format {
                 Format::Json => output::print(&format!("{}\n", as_json(task)))?,
-                Format::Yaml => output::print(&format!("---\n{}", crate::yaml::to_yaml(&as_json(task))))?,
+                Format::Yaml => output::print(&format!("---\n{}", crate::view::yaml::to_yaml(&as_json(task))))?,
                 Format::Name => output::print(&format!("{}\n", harmless_line(&task.id)))?,
                 Format::Table | Format::Wide => {
                     let line = format!(
@@ -211,7 +211,7 @@ fn table(tasks: &[pb::Task], wide: bool) -> String {
             task.op.clone(),
             about(task),
             state(task).to_owned(),
-            age(convert::time(&task.created_at), now),
+            age(messages::time(&task.created_at), now),
             took(task, now),
             or_dash(&task.worker),
         ];
@@ -236,8 +236,8 @@ fn cut(text: &str) -> String {
 /// What a task is about.
 pub fn about(task: &pb::Task) -> String {
     match task.resource.as_ref().filter(|id| !id.kind.is_empty()) {
-        Some(id) => crate::address::placed(&convert::id_of(Some(id))),
-        None if task.resources > 0 => crate::diagnostics::count(task.resources as usize, "resource"),
+        Some(id) => crate::args::address::placed(&messages::id_of(Some(id))),
+        None if task.resources > 0 => crate::view::diagnostics::count(task.resources as usize, "resource"),
         None => "-".into(),
     }
 }
@@ -248,8 +248,8 @@ pub fn state(task: &pb::Task) -> &str {
 
 /// From its begin to its end, or to now.
 pub fn took(task: &pb::Task, now: Timestamp) -> String {
-    let Some(started) = convert::maybe_time(&task.started_at) else { return "-".into() };
-    let ended = convert::maybe_time(&task.ended_at).unwrap_or(now);
+    let Some(started) = messages::maybe_time(&task.started_at) else { return "-".into() };
+    let ended = messages::maybe_time(&task.ended_at).unwrap_or(now);
     short(Duration::try_from(ended.duration_since(started)).unwrap_or_default())
 }
 
@@ -258,7 +258,7 @@ fn as_json(task: &pb::Task) -> Value {
         "id": task.id,
         "sandbox": task.sandbox,
         "op": task.op,
-        "resource": task.resource.as_ref().filter(|id| !id.kind.is_empty()).map(|id| convert::id_of(Some(id))),
+        "resource": task.resource.as_ref().filter(|id| !id.kind.is_empty()).map(|id| messages::id_of(Some(id))),
         "resources": task.resources,
         "service": task.service,
         "account": task.account,
@@ -280,7 +280,7 @@ fn as_json(task: &pb::Task) -> Value {
 
 /// Everything about a task, name by name.
 pub fn details(task: &pb::Task, now: Timestamp) -> Vec<(&'static str, String)> {
-    let ago = |text: &str| match convert::maybe_time(text) {
+    let ago = |text: &str| match messages::maybe_time(text) {
         Some(at) => format!("{} ({} ago)", stored::time(at), age(at, now)),
         None => "-".into(),
     };
@@ -304,7 +304,7 @@ pub fn details(task: &pb::Task, now: Timestamp) -> Vec<(&'static str, String)> {
     ]
 }
 
-fn show(args: &OneArgs) -> Outcome {
+fn show(args: &OneArgs) -> CommandResult {
     let target = args.server.server()?;
     let task = block_on(Threads::One, async { get(&Remote::open(target).await?, &args.id).await })?;
     let text = |_| {
@@ -321,13 +321,13 @@ async fn get(remote: &Remote, id: &str) -> Result<pb::Task, Failure> {
     Ok(remote.client.tasks().get(request).await.map_err(|s| remote.fail(&s))?.into_inner())
 }
 
-fn logs(args: &LogArgs) -> Outcome {
+fn logs(args: &LogArgs) -> CommandResult {
     let target = args.server.server()?;
     block_on(Threads::One, async {
         let remote = Remote::open(target).await?;
         let mut page_token = String::new();
         let mut seen = 0;
-        let stop = crate::carry_out::signal();
+        let stop = crate::signals::signal();
         let mut stop = std::pin::pin!(stop);
         loop {
             // Asked before the lines are read: a task that is over by then writes no more.
@@ -338,7 +338,7 @@ fn logs(args: &LogArgs) -> Outcome {
                 let page = remote.client.tasks().logs(request).await.map_err(|s| remote.fail(&s))?.into_inner();
                 // The last page has no token, and may grow: what was shown of it is not shown again.
                 for line in page.lines.iter().skip(seen) {
-                    let text = format!("{}  {}", stored::time(convert::time(&line.at)), line.text);
+                    let text = format!("{}  {}", stored::time(messages::time(&line.at)), line.text);
                     output::print(&format!("{}\n", harmless_line(&text)))?;
                 }
                 seen = page.lines.len().max(seen);
@@ -363,7 +363,7 @@ fn is_over(task: &pb::Task) -> bool {
     !matches!(task.state.as_str(), "queued" | "running")
 }
 
-fn cancel(args: &CancelArgs) -> Outcome {
+fn cancel(args: &CancelArgs) -> CommandResult {
     let target = args.server.server()?;
     let scope = Which::Server(target.clone()).scope(&args.scope);
     let address = match args.what.contains('/') {

@@ -1,12 +1,12 @@
 //! `berth token`: makes, lists and revokes tokens.
 
+use crate::args::DatabaseArgs;
 use crate::cli::{Threads, block_on};
-use crate::contexts::{ContextArg, told};
-use crate::database::DatabaseArgs;
-use crate::failure::{Exit, Failure, Outcome};
-use crate::output::{self, Format, OutputArgs, Table};
-use crate::project::write_private;
-use crate::stored::or_dash;
+use crate::failure::{CommandResult, Exit, Failure};
+use crate::local::project::write_private;
+use crate::local::stored::or_dash;
+use crate::remote::contexts::{ContextArg, told};
+use crate::view::output::{self, Format, OutputArgs, Table};
 use berth_server::access::service::recover_token;
 use berth_server::client::Client;
 use berth_server::pb;
@@ -114,7 +114,7 @@ struct Revoke {
     context: ContextArg,
 }
 
-pub fn run(args: Args) -> Outcome {
+pub fn run(args: Args) -> CommandResult {
     match args.what {
         What::Create(args) => create(args),
         What::Recover(args) => recover(args),
@@ -123,7 +123,7 @@ pub fn run(args: Args) -> Outcome {
     }
 }
 
-fn create(args: Create) -> Outcome {
+fn create(args: Create) -> CommandResult {
     let request = pb::CreateTokenRequest {
         name: args.name.clone(),
         role: args.role.clone(),
@@ -139,7 +139,7 @@ fn create(args: Create) -> Outcome {
     tell(&made.token.unwrap_or_default(), &SecretString::from(made.secret), args.out.as_deref(), args.output.output)
 }
 
-fn recover(args: Recover) -> Outcome {
+fn recover(args: Recover) -> CommandResult {
     if !args.database.is_said() {
         return Err(Failure::new("which database?")
             .help("name it with --db, as the server's is:   --db sqlite:berth-server/state.db"));
@@ -156,7 +156,7 @@ fn recover(args: Recover) -> Outcome {
 }
 
 /// A new token, and its secret this once.
-fn tell(token: &pb::Token, secret: &SecretString, out: Option<&Path>, format: Format) -> Outcome {
+fn tell(token: &pb::Token, secret: &SecretString, out: Option<&Path>, format: Format) -> CommandResult {
     let mut value = as_json(token);
     let text = format!("{}\n", secret.expose_secret());
     if let Some(path) = out {
@@ -181,7 +181,7 @@ fn tell(token: &pb::Token, secret: &SecretString, out: Option<&Path>, format: Fo
     Ok(Exit::Done)
 }
 
-fn list(args: List) -> Outcome {
+fn list(args: List) -> CommandResult {
     let mut tokens = block_on(Threads::One, async { all(&args.context.client().await?).await })?;
     if !args.all {
         tokens.retain(is_valid);
@@ -223,7 +223,7 @@ fn list(args: List) -> Outcome {
     Ok(Exit::Done)
 }
 
-fn revoke(args: Revoke) -> Outcome {
+fn revoke(args: Revoke) -> CommandResult {
     block_on(Threads::One, async {
         let client = args.context.client().await?;
         let tokens = all(&client).await?;
@@ -275,7 +275,7 @@ fn is_valid(token: &pb::Token) -> bool {
 
 /// Seconds are enough for people.
 pub fn brief(time: &str) -> String {
-    time.parse::<jiff::Timestamp>().map_or_else(|_| time.to_owned(), crate::stored::time)
+    time.parse::<jiff::Timestamp>().map_or_else(|_| time.to_owned(), crate::local::stored::time)
 }
 
 /// `30d`, `12h`, `45m`, `90s`.

@@ -1,11 +1,11 @@
 //! `berth validate`: checks manifests, touches nothing.
 
-use crate::diagnostics::count;
-use crate::failure::{Exit, Outcome};
-use crate::files::FileArgs;
-use crate::manifests::{self, Loaded};
-use crate::output::{self, Format, OutputArgs, Table};
-use crate::project::LookArgs;
+use crate::args::LookArgs;
+use crate::failure::{CommandResult, Exit};
+use crate::local::files::FileArgs;
+use crate::local::manifests::{self, Loaded};
+use crate::view::diagnostics::count;
+use crate::view::output::{self, Format, OutputArgs, Table};
 use std::collections::BTreeSet;
 
 /// Check manifests, without touching anything
@@ -20,7 +20,7 @@ pub struct Args {
     output: OutputArgs,
 }
 
-pub fn run(args: Args) -> Outcome {
+pub fn run(args: Args) -> CommandResult {
     let mut loaded = manifests::load(&args.files.file, &args.look.which()?)?;
     loaded.accept_others();
     let format = args.output.output;

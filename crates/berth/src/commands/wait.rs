@@ -1,18 +1,19 @@
 //! `berth wait`: goes on with what was begun, until it is ready or gone.
 
-use crate::address::{Address, ScopeArgs};
-use crate::carry_out::{RunArgs, carry_out, duration, make_plan, print_result, took_text};
+use crate::args::change_args::duration;
+use crate::args::{Address, RunArgs, ScopeArgs, Which, WorkspaceArgs};
 use crate::cli::{Threads, block_on};
-use crate::contexts::Target;
-use crate::diagnostics::count;
-use crate::failure::{Exit, Failure, Outcome};
-use crate::output::{Format, OutputArgs};
+use crate::failure::{CommandResult, Exit, Failure};
+use crate::local::carry_out::{carry_out, make_plan, print_result, took_text};
+use crate::local::stored;
+use crate::local::workspace::{Workspace, settled, stored_manifest};
+use crate::remote::Remote;
 use crate::remote::carry_out::tell;
+use crate::remote::contexts::Target;
 use crate::remote::follow::{Goal, Watch, follow};
-use crate::remote::{Remote, Which};
 use crate::source::Source;
-use crate::stored;
-use crate::workspace::{Workspace, WorkspaceArgs, settled, stored_manifest};
+use crate::view::diagnostics::count;
+use crate::view::output::{Format, OutputArgs};
 use berth_engine::{Action, Plan, ResourcePlan, parents};
 use berth_model::{Manifest, ResourceId};
 use berth_store::{Run, StoreError, StoredResource};
@@ -52,7 +53,7 @@ pub struct Args {
     output: OutputArgs,
 }
 
-pub fn run(args: Args) -> Outcome {
+pub fn run(args: Args) -> CommandResult {
     let which = args.workspace.which()?;
     let scope = which.scope(&args.scope);
     let addresses = stored::addresses(&args.what, &scope)?;
@@ -90,7 +91,7 @@ async fn take_turn(workspace: &Workspace, until: Instant) -> Result<Run, Failure
     }
 }
 
-async fn ready(args: &Args, workspace: &Workspace, addresses: &[Address]) -> Outcome {
+async fn ready(args: &Args, workspace: &Workspace, addresses: &[Address]) -> CommandResult {
     let started = Instant::now();
     // A name that is not there is said before anything is waited for.
     stored::find(&workspace.source(), addresses, &args.scope).await?;
@@ -131,7 +132,7 @@ async fn ready(args: &Args, workspace: &Workspace, addresses: &[Address]) -> Out
 }
 
 /// A server goes on by itself: this only watches.
-async fn on_server(args: &Args, target: Target, addresses: &[Address], scope: &ScopeArgs) -> Outcome {
+async fn on_server(args: &Args, target: Target, addresses: &[Address], scope: &ScopeArgs) -> CommandResult {
     let started = Instant::now();
     let remote = Remote::open(target).await?;
     let since = remote.last_event().await?;
@@ -210,7 +211,7 @@ fn say(args: &Args, line: &str) {
     }
 }
 
-async fn deleted(args: &Args, workspace: &Workspace, addresses: &[Address]) -> Outcome {
+async fn deleted(args: &Args, workspace: &Workspace, addresses: &[Address]) -> CommandResult {
     let started = Instant::now();
     let run = take_turn(workspace, started + args.timeout).await?;
     let mut found = Vec::new();

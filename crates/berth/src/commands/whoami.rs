@@ -3,9 +3,9 @@
 use crate::cli::{Threads, block_on};
 use crate::commands::login::reach;
 use crate::commands::token::as_json;
-use crate::contexts::{ContextArg, told};
-use crate::failure::{Exit, Outcome};
-use crate::output::{self, OutputArgs};
+use crate::failure::{CommandResult, Exit};
+use crate::remote::contexts::{ContextArg, told};
+use crate::view::output::{self, OutputArgs};
 use berth_server::pb;
 use serde_json::Value;
 
@@ -19,7 +19,7 @@ pub struct Args {
     output: OutputArgs,
 }
 
-pub fn run(args: Args) -> Outcome {
+pub fn run(args: Args) -> CommandResult {
     let server = args.context.target()?.context.server;
     let token = block_on(Threads::One, async {
         let client = args.context.client().await?;

@@ -1,8 +1,8 @@
 //! `berth worker`: carries out a server's tasks. It dials out, and needs no database.
 
-use crate::carry_out::duration;
+use crate::args::change_args::duration;
 use crate::cli::{Threads, block_on};
-use crate::failure::{Exit, Failure, Outcome};
+use crate::failure::{CommandResult, Exit, Failure};
 use berth_server::Fault;
 use berth_server::client::Connection;
 use berth_server::telemetry::{self, LogFormat, Telemetry};
@@ -80,7 +80,7 @@ pub struct Args {
     otlp_endpoint: Option<String>,
 }
 
-pub fn run(args: Args, verbose: u8) -> Outcome {
+pub fn run(args: Args, verbose: u8) -> CommandResult {
     let known = services();
     if let Some(unknown) = args.services.iter().find(|service| !known.contains(service.as_str())) {
         let all: Vec<&str> = known.into_iter().collect();
@@ -122,12 +122,12 @@ pub fn run(args: Args, verbose: u8) -> Outcome {
     block_on(Threads::Two, work(args, verbose, config, connections))
 }
 
-async fn work(args: Args, verbose: u8, config: WorkerConfig, connections: Vec<Connection>) -> Outcome {
+async fn work(args: Args, verbose: u8, config: WorkerConfig, connections: Vec<Connection>) -> CommandResult {
     let telemetry = Telemetry {
         service: "berth-worker",
         format: if args.log_json { LogFormat::Json } else { LogFormat::Text },
         verbose,
-        color: crate::terminal::stderr_color(),
+        color: crate::view::terminal::stderr_color(),
         otlp_endpoint: args.otlp_endpoint,
     };
     let guard = telemetry::start(&telemetry).map_err(|error| Failure::caused("cannot start the log", &error))?;

@@ -1,10 +1,11 @@
 //! `berth workers`: who carries a server's tasks out.
 
+use crate::args::ServerArgs;
 use crate::cli::{Threads, block_on};
-use crate::failure::{Exit, Outcome};
-use crate::output::{self, Format, OutputArgs, Table};
-use crate::remote::{Remote, ServerArgs, convert};
-use crate::stored::age;
+use crate::failure::{CommandResult, Exit};
+use crate::local::stored::age;
+use crate::remote::{Remote, messages};
+use crate::view::output::{self, Format, OutputArgs, Table};
 use berth_server::pb;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -19,7 +20,7 @@ pub struct Args {
     output: OutputArgs,
 }
 
-pub fn run(args: Args) -> Outcome {
+pub fn run(args: Args) -> CommandResult {
     let target = args.server.server()?;
     let workers = block_on(Threads::One, async {
         let remote = Remote::open(target).await?;
@@ -44,7 +45,7 @@ fn table(workers: &[pb::Worker]) -> String {
     let now = Timestamp::now();
     for worker in workers {
         table.row([
-            crate::stored::or_dash(&worker.name),
+            crate::local::stored::or_dash(&worker.name),
             busy(worker),
             seen(worker, now),
             state(worker, now).into(),
@@ -60,7 +61,7 @@ pub fn busy(worker: &pb::Worker) -> String {
 }
 
 pub fn seen(worker: &pb::Worker, now: Timestamp) -> String {
-    convert::maybe_time(&worker.seen_at).map_or_else(|| "-".into(), |at| format!("{} ago", age(at, now)))
+    messages::maybe_time(&worker.seen_at).map_or_else(|| "-".into(), |at| format!("{} ago", age(at, now)))
 }
 
 /// Workers that wait for work ask at least every twenty seconds: one that was not heard of for twice as long is not there.
@@ -68,7 +69,7 @@ const HEARD_WITHIN: i64 = 40;
 
 pub fn state(worker: &pb::Worker, now: Timestamp) -> &'static str {
     let heard = |at: Timestamp| now.duration_since(at).as_secs() < HEARD_WITHIN;
-    match convert::maybe_time(&worker.seen_at).is_some_and(heard) {
+    match messages::maybe_time(&worker.seen_at).is_some_and(heard) {
         false => "lost",
         true if worker.draining => "draining",
         true => "ready",

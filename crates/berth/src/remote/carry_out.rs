@@ -1,17 +1,18 @@
 //! From manifests to the end of what a server does about them: plan there, show, confirm, apply with what was seen, follow.
 
 use super::follow::{Before, Followed, Goal, Watch, follow};
-use super::saved::Promise;
-use super::{CLOUDS_WITHIN, Remote, convert};
-use crate::carry_out::{RunArgs, moved, print_result, took_text, trouble_failures};
-use crate::confirm::{ConfirmArgs, RecreateArgs, confirm, confirm_recreate};
-use crate::failure::{Exit, Failure, Outcome};
-use crate::manifests::Loaded;
-use crate::output::Format;
-use crate::place::complete;
-use crate::terminal::harmless_line;
-use crate::workspace::WorkspaceArgs;
-use crate::{plan_view, stored};
+use super::saved_plan::Promise;
+use super::{CLOUDS_WITHIN, Remote, messages};
+use crate::args::repeated_flags::complete;
+use crate::args::{ConfirmArgs, RecreateArgs, RunArgs, WorkspaceArgs};
+use crate::failure::{CommandResult, Exit, Failure};
+use crate::local::carry_out::{moved, print_result, took_text, trouble_failures};
+use crate::local::manifests::Loaded;
+use crate::local::stored;
+use crate::view::confirm::{confirm, confirm_recreate};
+use crate::view::output::Format;
+use crate::view::plan_view;
+use crate::view::terminal::harmless_line;
 use berth_engine::{Action, Plan, Report};
 use berth_model::annotations::PROTECT;
 use berth_model::{Manifest, ResourceId};
@@ -63,7 +64,7 @@ pub struct Ended {
 }
 
 /// A request that may be refused because of what is in the files.
-fn refused(fault: Fault, loaded: Option<&mut Loaded>, format: Format) -> Outcome {
+fn refused(fault: Fault, loaded: Option<&mut Loaded>, format: Format) -> CommandResult {
     match loaded {
         Some(loaded) if fault.problems.iter().any(|problem| !problem.file.is_empty()) => {
             loaded.add_problems(&fault.problems);
@@ -84,7 +85,7 @@ pub async fn make_plan(
     format: Format,
     recreate: RecreateArgs,
 ) -> Result<Result<ServerPlan, Exit>, Failure> {
-    let delete = delete.iter().map(convert::to_id).collect();
+    let delete = delete.iter().map(messages::to_id).collect();
     let allow_recreate = recreate.allow_recreate;
     let mut request = Request::new(pb::PlanRequest { files: files.to_vec(), delete, allow_recreate, saved });
     request.set_timeout(CLOUDS_WITHIN);
@@ -94,14 +95,14 @@ pub async fn make_plan(
         Err(status) => return refused(remote.fault(&status), loaded, format).map(Err),
     };
     let mut failures: Vec<Failure> =
-        answer.problems.iter().filter(|problem| problem.severity != "warning").map(convert::trouble).collect();
+        answer.problems.iter().filter(|problem| problem.severity != "warning").map(messages::trouble).collect();
     if let Some(last) = failures.pop() {
         let count = failures.len() + 1;
         failures.iter().for_each(Failure::print);
         let note = format!("{count} resources cannot be planned; nothing was changed");
         return Err(if count > 1 { last.note(note) } else { last });
     }
-    let sent = Value::Object(convert::map(answer.plan.as_ref()));
+    let sent = Value::Object(messages::map(answer.plan.as_ref()));
     let plan = Plan::from_json(&sent).map_err(|error| {
         Failure::caused("the server's plan cannot be read", &error)
             .help("server and command may be of different versions:   berth doctor")
@@ -113,7 +114,7 @@ pub async fn make_plan(
 /// What policies say of a plan, and how to read the one that forbids it. Answers whether one does.
 pub fn print_verdicts(verdicts: &[pb::Verdict]) -> bool {
     for verdict in verdicts {
-        let about = verdict.id.as_ref().map(|id| format!("{}: ", convert::id_of(Some(id)))).unwrap_or_default();
+        let about = verdict.id.as_ref().map(|id| format!("{}: ", messages::id_of(Some(id)))).unwrap_or_default();
         let word = if verdict.effect == "deny" { "denied" } else { "warning" };
         let line = format!("{word} by policy {}: {about}{}", verdict.policy, verdict.message);
         anstream::eprintln!("{}", harmless_line(&line));
@@ -175,7 +176,7 @@ pub async fn carry_out(mut job: Job<'_>) -> Result<Ended, Failure> {
         allow_replace: !destructive.is_empty(),
         allow_data_loss: destructive.iter().any(|r| r.units.iter().any(|u| u.loses_data)),
         dry_run: false,
-        delete: job.delete.iter().map(convert::to_id).collect(),
+        delete: job.delete.iter().map(messages::to_id).collect(),
         // Resources that were named are meant, each of them.
         retry: job.loaded.is_none() && !plan.is_empty(),
         exact: job.promise.is_some(),
@@ -227,12 +228,12 @@ async fn again(
     let works = |id: &ResourceId| plan.resources.iter().any(|r| r.id == *id && r.action != Action::Unchanged);
     let unchanged = answer.resources.iter().filter(|one| one.result == "unchanged");
     let stale: HashMap<ResourceId, i64> =
-        unchanged.map(|one| (convert::id_of(one.id.as_ref()), one.generation)).filter(|(id, _)| works(id)).collect();
+        unchanged.map(|one| (messages::id_of(one.id.as_ref()), one.generation)).filter(|(id, _)| works(id)).collect();
     if stale.is_empty() {
         return Ok(());
     }
     let base =
-        |(id, generation): (&ResourceId, &i64)| pb::Base { id: Some(convert::to_id(id)), generation: *generation };
+        |(id, generation): (&ResourceId, &i64)| pb::Base { id: Some(messages::to_id(id)), generation: *generation };
     let request = pb::ApplyRequest {
         files: loaded.files_of(&|id| stale.contains_key(id)),
         bases: stale.iter().map(base).collect(),
@@ -248,7 +249,7 @@ async fn again(
 
 /// Either manifest is enough: taking the protection off is a change of its own.
 pub fn is_protected(there: &There, declared: &[Manifest], id: &ResourceId) -> bool {
-    let stored = there.get(id).and_then(Option::as_ref).map(|r| convert::map(r.manifest.as_ref()));
+    let stored = there.get(id).and_then(Option::as_ref).map(|r| messages::map(r.manifest.as_ref()));
     let stored = stored.as_ref().and_then(|m| m.get("metadata")?.get("annotations")?.get(PROTECT)?.as_str());
     let mine = declared.iter().find(|m| m.id == *id).and_then(|m| m.metadata.annotations.get(PROTECT));
     stored == Some("true") || mine.is_some_and(|value| value == "true")
@@ -266,7 +267,7 @@ fn goals(plan: &Plan, applied: &[pb::Applied], delete: &[ResourceId], there: &Th
     let mut seen = HashSet::new();
     let before = |id: &ResourceId| Before::of(there.get(id).and_then(Option::as_ref));
     for one in applied {
-        let id = convert::id_of(one.id.as_ref());
+        let id = messages::id_of(one.id.as_ref());
         let planned = plan.resources.iter().find(|r| r.id == id);
         let works = planned.is_some_and(|r| r.action != Action::Unchanged);
         if (one.result == "unchanged" && !works) || !seen.insert(id.clone()) {

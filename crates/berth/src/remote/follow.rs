@@ -1,11 +1,11 @@
 //! Follows what a server does about resources, on the same board that shows the embedded engine's work. Events say where to
 //! look; what is there says how things stand, so that nothing is missed when the connection breaks.
 
-use super::heard::{Ear, Heard, listen};
-use super::{Remote, convert};
-use crate::address::Names;
+use super::event_stream::{EventStream, StreamItem, subscribe};
+use super::{Remote, messages};
+use crate::args::address::Names;
 use crate::failure::Failure;
-use crate::progress::Display;
+use crate::view::progress::Display;
 use berth_engine::ResourceState;
 use berth_engine::handler::{Class, Help, Trouble};
 use berth_engine::progress::{Progress, Skip, Watcher};
@@ -128,8 +128,8 @@ pub async fn follow(remote: &Remote, goals: Vec<Goal>, plan: &Plan, watch: Watch
         };
         follow.tracks.insert(track.goal.id.clone(), track);
     }
-    let ear = listen(remote, pb::WatchRequest { after: watch.since, ..Default::default() });
-    follow.run(ear).await?;
+    let stream = subscribe(remote, pb::WatchRequest { after: watch.since, ..Default::default() });
+    follow.run(stream).await?;
     follow.helps().await;
     let followed = follow.followed;
     drop(display);
@@ -137,14 +137,14 @@ pub async fn follow(remote: &Remote, goals: Vec<Goal>, plan: &Plan, watch: Watch
 }
 
 impl Follow<'_> {
-    async fn run(&mut self, mut ear: Ear) -> Result<(), Failure> {
+    async fn run(&mut self, mut stream: EventStream) -> Result<(), Failure> {
         let started = Instant::now();
         let mut look: BTreeSet<ResourceId> = self.tracks.keys().cloned().collect();
         let mut everything = tokio::time::interval(LOOK_EVERY);
         let mut tasks = tokio::time::interval(TASKS_EVERY);
         let mut gather = tokio::time::interval(GATHER);
         gather.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let stop = crate::carry_out::signal();
+        let stop = crate::signals::signal();
         let mut stop = std::pin::pin!(stop);
         while !self.tracks.is_empty() {
             tokio::select! {
@@ -152,9 +152,9 @@ impl Follow<'_> {
                     self.followed.report.interrupted = true;
                     self.leave();
                 }
-                Some(heard) = ear.next() => match heard {
-                    Heard::Event(event) => {
-                        let id = convert::id_of(event.resource.as_ref());
+                Some(item) = stream.next() => match item {
+                    StreamItem::Event(event) => {
+                        let id = messages::id_of(event.resource.as_ref());
                         if self.tracks.contains_key(&id) {
                             if !event.task.is_empty() && event.what != "started" && event.what != "queued again" {
                                 self.fresh.insert(id.clone());
@@ -162,9 +162,9 @@ impl Follow<'_> {
                             look.insert(id);
                         }
                     }
-                    Heard::Broke(fault) => self.display.say(&format!("{fault}; trying again")),
-                    Heard::Back => self.display.say("connected again"),
-                    Heard::Ended(fault) => return Err(fault.into()),
+                    StreamItem::Disconnected(fault) => self.display.say(&format!("{fault}; trying again")),
+                    StreamItem::Reconnected => self.display.say("connected again"),
+                    StreamItem::Ended(fault) => return Err(fault.into()),
                 },
                 _ = gather.tick(), if !look.is_empty() => {
                     let ids: Vec<ResourceId> = std::mem::take(&mut look).into_iter().collect();
@@ -336,7 +336,7 @@ impl Follow<'_> {
     async fn tasks(&mut self) -> Result<(), Failure> {
         let request = pb::ListTasksRequest { state: "running".into(), ..Default::default() };
         for task in self.remote.tasks(request, RUNNING_MAX).await? {
-            let id = convert::id_of(task.resource.as_ref());
+            let id = messages::id_of(task.resource.as_ref());
             let Some(track) = self.tracks.get_mut(&id).filter(|_| matches!(task.op.as_str(), "apply" | "delete"))
             else {
                 continue;
@@ -370,10 +370,10 @@ fn verb(action: Action) -> &'static str {
 
 /// What is there now, in a few words.
 pub fn summary(resource: &pb::Resource) -> String {
-    let facts = convert::map(resource.facts.as_ref());
-    let text = |name: &str| facts.get(name).map(crate::stored::value_text);
+    let facts = messages::map(resource.facts.as_ref());
+    let text = |name: &str| facts.get(name).map(crate::local::stored::value_text);
     let nodes = text("nodes").map(|n| if n == "1" { "1 node".to_owned() } else { format!("{n} nodes") });
-    let outputs = convert::map(resource.outputs.as_ref());
+    let outputs = messages::map(resource.outputs.as_ref());
     let range = outputs.get("cidr_block").or_else(|| outputs.get("ip_range")).and_then(|v| v.as_str());
     let parts: Vec<String> = [text("version"), nodes, range.filter(|r| !r.is_empty()).map(|r| format!("network {r}"))]
         .into_iter()

@@ -1,17 +1,17 @@
 //! A server in place of the project's own state.
 
-mod args;
 pub mod carry_out;
-pub mod convert;
+pub mod contexts;
+pub mod event_stream;
 pub mod follow;
-pub mod heard;
-pub mod saved;
+pub mod kept_heads;
+pub mod messages;
+pub mod saved_plan;
+pub mod sign_in;
 
-pub use args::{Local, ServerArgs, Which};
-
-use crate::contexts::Target;
 use crate::failure::Failure;
-use crate::progress;
+use crate::remote::contexts::Target;
+use crate::view::progress;
 use berth_engine::unit::UnitState;
 use berth_model::ResourceId;
 use berth_server::client::Client;
@@ -100,7 +100,7 @@ impl Remote {
     async fn has_no_worker(&self) -> bool {
         let now = jiff::Timestamp::now();
         let lately = |worker: &pb::Worker| {
-            convert::maybe_time(&worker.seen_at).is_some_and(|at| now.duration_since(at).as_secs() < SEEN_WITHIN)
+            messages::maybe_time(&worker.seen_at).is_some_and(|at| now.duration_since(at).as_secs() < SEEN_WITHIN)
         };
         let answer = self.client.tasks().workers(pb::ListWorkersRequest {}).await;
         answer.is_ok_and(|answer| !answer.into_inner().workers.iter().any(lately))
@@ -119,7 +119,7 @@ impl Remote {
         let same = |wanted: &Option<String>, is: &str| wanted.as_ref().is_none_or(|wanted| wanted == is);
         let all = self.list(request(filter)).await?;
         // "No env at all" cannot be asked for apart from "no org at all".
-        let kept = all.iter().map(convert::stored);
+        let kept = all.iter().map(messages::stored);
         Ok(kept.filter(|one| same(&filter.org, &one.id.org) && same(&filter.env, &one.id.env)).collect())
     }
 
@@ -140,7 +140,7 @@ impl Remote {
 
     /// `None` where there is none, or none that may be seen.
     pub async fn get(&self, id: &ResourceId) -> Result<Option<pb::Resource>, Failure> {
-        match self.client.resources().get(convert::get_request(id)).await {
+        match self.client.resources().get(messages::get_request(id)).await {
             Ok(resource) => {
                 self.note(resource.get_ref());
                 Ok(Some(resource.into_inner()))
@@ -153,7 +153,7 @@ impl Remote {
     }
 
     pub async fn resource(&self, id: &ResourceId) -> Result<Option<StoredResource>, Failure> {
-        Ok(self.get(id).await?.as_ref().map(convert::stored))
+        Ok(self.get(id).await?.as_ref().map(messages::stored))
     }
 
     /// These resources, as far as they are there.
@@ -166,8 +166,8 @@ impl Remote {
     }
 
     pub async fn units_of(&self, id: &ResourceId) -> Result<Vec<UnitState>, Failure> {
-        let answer = self.client.resources().units(convert::get_request(id)).await.map_err(|s| self.fail(&s))?;
-        Ok(answer.into_inner().units.into_iter().map(|unit| convert::unit(id, unit)).collect())
+        let answer = self.client.resources().units(messages::get_request(id)).await.map_err(|s| self.fail(&s))?;
+        Ok(answer.into_inner().units.into_iter().map(|unit| messages::unit(id, unit)).collect())
     }
 
     /// Newest first; nothing where nothing is known of the resource.
@@ -190,7 +190,7 @@ impl Remote {
                     fault => return Err(fault.into()),
                 },
             };
-            lines.extend(page.lines.into_iter().map(convert::history_line));
+            lines.extend(page.lines.into_iter().map(messages::history_line));
             page_token = page.next_page_token;
             if page_token.is_empty() {
                 break;
@@ -230,7 +230,7 @@ impl Remote {
             secrets: names.clone(),
         };
         let answer = self.client.resources().outputs(request).await.map_err(|s| self.fail(&s))?.into_inner();
-        let mut outputs = convert::map(answer.outputs.as_ref());
+        let mut outputs = messages::map(answer.outputs.as_ref());
         let text = |name: &String| match outputs.remove(name) {
             Some(serde_json::Value::String(text)) => Some((name.clone(), SecretString::from(text))),
             _ => None,
@@ -240,7 +240,7 @@ impl Remote {
 
     /// A cluster's kubeconfig as the server gives it out.
     pub async fn kubeconfig(&self, id: &ResourceId) -> Result<SecretString, Failure> {
-        let mut request = Request::new(convert::get_request(id));
+        let mut request = Request::new(messages::get_request(id));
         request.set_timeout(CLOUDS_WITHIN);
         let answer = self.client.resources().kubeconfig(request).await.map_err(|s| self.fail(&s))?;
         Ok(SecretString::from(answer.into_inner().kubeconfig))

@@ -1,0 +1,228 @@
+//! What a command works on: the state, the clouds, and what both say about the resources asked for.
+
+use crate::args::WorkspaceArgs;
+use crate::failure::Failure;
+use crate::local::sandbox::{Sandboxed, connect_or_start};
+use crate::local::{project, stored};
+use crate::source::Source;
+use berth_clouds::accounts::{Accounts, Simulated};
+use berth_clouds::{Clouds, Credentials};
+use berth_engine::{Known, KnownResource, Request, Wanted, parents};
+use berth_model::{Manifest, ResourceId};
+use berth_store::{Filter, Options, Store, StoredResource};
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+/// Up to this many resources are read one by one; more are read all at once.
+const FEW: usize = 64;
+/// What the labels and tags that Berth writes begin with, unless `BERTH_LABEL_PREFIX` says otherwise.
+const LABEL_PREFIX: &str = "planton";
+
+pub struct Workspace {
+    pub store: Store,
+    sandbox: Option<Sandboxed>,
+    /// Credentials of a stack input.
+    given: Option<Credentials>,
+}
+
+impl Workspace {
+    pub async fn open(args: &WorkspaceArgs) -> Result<Self, Failure> {
+        Self::open_with(args, false).await
+    }
+
+    /// For commands that only look: a state that is not there is an error that says what to do, not a new empty state.
+    pub async fn open_existing(args: &WorkspaceArgs) -> Result<Self, Failure> {
+        Self::open_with(args, true).await
+    }
+
+    async fn open_with(args: &WorkspaceArgs, must_exist: bool) -> Result<Self, Failure> {
+        let store = match must_exist {
+            true => stored::existing(args).await?,
+            false => Store::open(Options::at(args.state_path()?)).await?,
+        };
+        let sandbox = match args.sandbox.sandbox {
+            true => Some(connect_or_start(args.sandbox.speed, &project::folder()?).await?),
+            false => None,
+        };
+        Ok(Self { store, sandbox, given: None })
+    }
+
+    /// For what only looks at the state.
+    pub fn source(&self) -> Source {
+        Source::Local(self.store.clone())
+    }
+
+    pub fn with_credentials(mut self, given: Option<Credentials>) -> Self {
+        self.given = given;
+        self
+    }
+
+    /// Ends what this command started.
+    pub async fn close(self) {
+        self.store.close().await;
+        if let Some(sandbox) = self.sandbox {
+            sandbox.stop().await;
+        }
+    }
+
+    /// The accounts of these manifests and of the state.
+    pub async fn accounts(&self, manifests: &[Arc<Manifest>]) -> Result<Accounts, Failure> {
+        let simulated = self.sandbox.as_ref().map(|s| Simulated {
+            urls: s.urls.clone(),
+            token: std::env::var("BERTH_SANDBOX_TOKEN").ok().filter(|token| !token.is_empty()),
+            pace: s.pace,
+        });
+        let var = |name: &str| std::env::var(name).ok();
+        let mut accounts = Accounts::new(simulated, var);
+        if let Some(given) = &self.given {
+            accounts.given(given.clone(), var);
+        }
+        let filter = Filter { kind: Some("Account".into()), ..Filter::default() };
+        for stored in self.store.resources(&filter).await? {
+            let manifest = stored_manifest(&stored, &self.store.unseal(&stored)?)?;
+            accounts.add(&manifest.id, &manifest.resolve(&|_| Some(String::new())), var)?;
+        }
+        for manifest in manifests.iter().filter(|m| m.id.kind == "Account") {
+            accounts.add(&manifest.id, &manifest.resolve(&|_| Some(String::new())), var)?;
+        }
+        Ok(accounts)
+    }
+
+    /// The connections to every account, for what is in the state.
+    pub async fn clouds(&self) -> Result<Clouds, Failure> {
+        Ok(self.accounts(&[]).await?.into_clouds())
+    }
+
+    /// What the state holds of these resources and of what they refer to.
+    pub async fn known(&self, ids: &[ResourceId], others: &[ResourceId]) -> Result<Known, Failure> {
+        if ids.len() + others.len() > FEW {
+            return self.known_all().await;
+        }
+        let mut known = Known::default();
+        let mut next: Vec<ResourceId> = ids.iter().chain(others).cloned().collect();
+        let mut seen = HashSet::new();
+        while let Some(id) = next.pop() {
+            if !seen.insert(id.clone()) {
+                continue;
+            }
+            let Some(stored) = self.store.resource(&id).await? else { continue };
+            let resource = known_resource(&stored)?;
+            next.extend(parents(&resource.manifest));
+            known.resources.insert(id.clone(), resource);
+            let units = self.store.units_of(&id).await?;
+            known.units.insert(id, units);
+        }
+        Ok(known)
+    }
+
+    pub async fn known_all(&self) -> Result<Known, Failure> {
+        self.known_beside(&[]).await
+    }
+
+    /// Everything in the state. Where a manifest is the one that is declared, both are one: a fleet fits in half the memory.
+    async fn known_beside(&self, declared: &[Arc<Manifest>]) -> Result<Known, Failure> {
+        let declared: HashMap<&ResourceId, &Arc<Manifest>> = declared.iter().map(|m| (&m.id, m)).collect();
+        let mut known = Known::default();
+        for stored in self.store.resources(&Filter::default()).await? {
+            let mut resource = known_resource(&stored)?;
+            if let Some(same) = declared.get(&stored.id).filter(|m| ***m == resource.manifest) {
+                resource.manifest = (*same).clone();
+            }
+            known.resources.insert(stored.id, resource);
+        }
+        for unit in self.store.all_units().await? {
+            known.units.entry(unit.resource.clone()).or_default().push(unit);
+        }
+        Ok(known)
+    }
+
+    /// Units alone, of these resources or of all: for what needs no manifest, since reading those costs far more.
+    pub async fn known_units(&self, ids: Option<&[ResourceId]>) -> Result<Known, Failure> {
+        let mut known = Known::default();
+        match ids {
+            Some(ids) if ids.len() <= FEW => {
+                for id in ids {
+                    known.units.insert(id.clone(), self.store.units_of(id).await?);
+                }
+            }
+            _ => {
+                let chosen: Option<HashSet<&ResourceId>> = ids.map(|ids| ids.iter().collect());
+                for unit in self.store.all_units().await? {
+                    if chosen.as_ref().is_none_or(|chosen| chosen.contains(&unit.resource)) {
+                        known.units.entry(unit.resource.clone()).or_default().push(unit);
+                    }
+                }
+            }
+        }
+        Ok(known)
+    }
+
+    /// Everything that plan and converge need for these manifests and deletions.
+    pub async fn request(
+        &self,
+        manifests: &[Arc<Manifest>],
+        unwanted: Vec<ResourceId>,
+    ) -> Result<(Request, Clouds), Failure> {
+        let accounts = self.accounts(manifests).await?;
+        let mut wanted = Vec::with_capacity(manifests.len());
+        for manifest in manifests {
+            let choice = accounts.choose(manifest)?;
+            wanted.push(Wanted { manifest: manifest.clone(), account: choice.name, default_region: choice.region });
+        }
+        let ids: Vec<ResourceId> = manifests.iter().map(|m| m.id.clone()).collect();
+        let mut others: Vec<ResourceId> = manifests.iter().flat_map(|m| parents(m)).collect();
+        others.extend(unwanted.iter().cloned());
+        others.sort();
+        others.dedup();
+        let known = match ids.len() + others.len() > FEW {
+            true => self.known_beside(manifests).await?,
+            false => self.known(&ids, &others).await?,
+        };
+        let mut owners = HashMap::new();
+        for one in wanted.iter().filter(|one| known.units.get(&one.manifest.id).is_none_or(Vec::is_empty)) {
+            let ResourceId { org, env, .. } = &one.manifest.id;
+            let place = (one.account.clone(), org.clone(), env.clone());
+            if let Entry::Vacant(entry) = owners.entry(place) {
+                entry.insert(self.store.owners(&one.account, org, env).await?);
+            }
+        }
+        let label_prefix = label_prefix()?;
+        let request = Request { wanted, unwanted, known, label_prefix, allow_recreate: false, owners };
+        Ok((request, accounts.into_clouds()))
+    }
+}
+
+fn known_resource(stored: &StoredResource) -> Result<KnownResource, Failure> {
+    let manifest = stored_manifest(stored, &stored.sealed_manifest()?)?;
+    Ok(KnownResource {
+        manifest: Arc::new(manifest),
+        outputs: stored.status.outputs.clone(),
+        facts: stored.status.facts.clone(),
+        settled: settled(stored),
+    })
+}
+
+fn label_prefix() -> Result<String, Failure> {
+    let prefix = std::env::var("BERTH_LABEL_PREFIX").unwrap_or_default();
+    let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    match prefix.as_str() {
+        "" => Ok(LABEL_PREFIX.into()),
+        text if text.len() <= 32 && text.starts_with(|c: char| c.is_ascii_lowercase()) && text.chars().all(good) => {
+            Ok(prefix)
+        }
+        _ => Err(Failure::new("BERTH_LABEL_PREFIX cannot begin a label")
+            .help("use at most 32 lower-case letters, digits and hyphens, starting with a letter")),
+    }
+}
+
+/// Whether what is stored is what was last carried out.
+pub fn settled(stored: &StoredResource) -> bool {
+    stored.settled()
+}
+
+/// The manifest that the state keeps of a resource.
+pub fn stored_manifest(stored: &StoredResource, json: &serde_json::Value) -> Result<Manifest, Failure> {
+    Manifest::from_json(json)
+        .map_err(|error| Failure::caused(format!("the state's manifest of {} cannot be read", stored.id), &error))
+}
