@@ -6,7 +6,7 @@ use crate::failure::{CommandResult, Exit, Failure};
 use berth_server::Fault;
 use berth_server::client::Connection;
 use berth_server::telemetry::{self, LogFormat, Telemetry};
-use berth_server::worker::means::Means;
+use berth_server::worker::credentials::WorkerCredentials;
 use berth_server::worker::remote::Servers;
 use berth_server::worker::{CHECKS, WorkerConfig, WorkerError, services};
 use secrecy::{ExposeSecret, SecretString};
@@ -110,11 +110,11 @@ pub fn run(args: Args, verbose: u8) -> CommandResult {
         checks: args.checks,
         simulated: args.sandbox,
         sandbox_token: std::env::var("BERTH_SANDBOX_TOKEN").ok().filter(|token| !token.is_empty()),
-        means: Means {
+        credentials: WorkerCredentials {
             allow_env: args.allow_env.iter().cloned().collect(),
             allow_files: args.allow_file.clone(),
             own_for: args.own_credentials_for.iter().cloned().collect(),
-            ..Means::default()
+            ..WorkerCredentials::default()
         },
         scratch: args.work_dir.clone().unwrap_or_else(|| std::env::temp_dir().join("berth-workers")),
         drain: args.drain_timeout,

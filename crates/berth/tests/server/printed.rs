@@ -181,7 +181,7 @@ const MESSAGES: &[(&str, &str, How)] = &[
     ("server/src/saved_plan.rs", "berth plan -f FILE --out PLAN", Form),
     ("server/src/tasks/wait.rs", "see `berth tasks`", Not("it tells where more is to be seen")),
     ("server/src/tasks/wait.rs", "start one with `berth worker`", Not("it tells which program is missing")),
-    ("server/src/worker/means.rs", "berth server --sandbox", Form),
+    ("server/src/worker/credentials.rs", "berth server --sandbox", Form),
     ("store/src/backup/restore.rs", "berth restore", Not("the name of the command that holds the lock")),
     ("store/src/control/writer.rs", "berth server", Not("the name of the command that holds the lock")),
     ("store/src/error.rs", "log in to its server with `berth login URL`", Form),

@@ -2,7 +2,7 @@
 
 pub mod api;
 pub mod lease;
-pub mod means;
+pub mod credentials;
 mod recorder;
 pub mod remote;
 pub mod scratch;
@@ -19,7 +19,7 @@ use api::TaskApi;
 use berth_clouds::accounts::Simulated;
 use berth_engine::Options;
 use lease::{Lease, Moment};
-use means::Means;
+use credentials::WorkerCredentials;
 use scratch::Scratch;
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -73,7 +73,7 @@ pub struct WorkerConfig {
     pub simulated: bool,
     /// What these were told to accept, where they were told anything.
     pub sandbox_token: Option<String>,
-    pub means: Means,
+    pub credentials: WorkerCredentials,
     /// Where the worker gets a folder, and each task one inside.
     pub scratch: PathBuf,
     /// How long tasks have to end when the worker is asked to stop.
@@ -130,11 +130,11 @@ pub fn in_process(shared: &Arc<Shared>, stop: CancellationToken) -> Option<JoinH
         checks: CHECKS,
         simulated: shared.config.simulated.is_some(),
         sandbox_token: shared.config.simulated.as_ref().and_then(|clouds| clouds.token.clone()),
-        means: Means {
+        credentials: WorkerCredentials {
             allow_env: here.allow_env.into_iter().collect(),
             allow_files: here.allow_file,
             own_for: here.own_credentials_for.into_iter().collect(),
-            ..Means::default()
+            ..WorkerCredentials::default()
         },
         scratch: shared.config.folder.join("worker"),
         drain: INSIDE_DRAIN,
@@ -348,14 +348,14 @@ impl Worker {
             stopper: stopper.clone(),
             options: Options::default(),
         };
-        let means = Means { simulated: clouds, ..self.config.means.clone() };
+        let credentials = WorkerCredentials { simulated: clouds, ..self.config.credentials.clone() };
         let opened = Context::from_json(&task.context)
             .and_then(|context| Ok((context, Sealed::open(&task.credentials, &self.identity)?)));
         let place = self.scratch.task(&lease.held.task);
         let end = match (opened, &place) {
             (Ok((context, sealed)), Ok(_)) => {
                 tracing::debug!(task = %lease.held.task, op = %context.op, "begun");
-                job.run(context, sealed, &means).await
+                job.run(context, sealed, &credentials).await
             }
             (Err(error), _) => ended("failed", error.to_string(), Vec::new()),
             (_, Err(error)) => ended("failed", format!("the worker has no folder for the task: {error}"), Vec::new()),
@@ -539,7 +539,7 @@ mod tests {
             checks: 0,
             simulated,
             sandbox_token: None,
-            means: Means::default(),
+            credentials: WorkerCredentials::default(),
             scratch: folder.path().to_owned(),
             drain: Duration::from_secs(1),
         };

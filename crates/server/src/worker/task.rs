@@ -2,7 +2,7 @@
 
 use super::api::TaskApi;
 use super::lease::Lease;
-use super::means::Means;
+use super::credentials::WorkerCredentials;
 use super::recorder::{Remote, until_answered};
 use super::words::Words;
 use crate::context::{CheckRow, Context, ImportAsk, Sealed};
@@ -131,16 +131,16 @@ pub struct Job {
 
 impl Job {
     /// Carries the task out. Every call to a cloud asks the lease first.
-    pub async fn run(&self, mut context: Context, mut sealed: Sealed, means: &Means) -> End {
+    pub async fn run(&self, mut context: Context, mut sealed: Sealed, credentials: &WorkerCredentials) -> End {
         let tokens: Vec<_> = context.accounts.iter().filter_map(|row| sealed.token_of(&row.name)).collect();
         self.words.hide(&tokens);
-        let means = &Means { orgs: context.orgs(), ..means.clone() };
-        let clouds = means.clouds(&context.accounts, |account| sealed.token_of(account));
+        let credentials = &WorkerCredentials { orgs: context.orgs(), ..credentials.clone() };
+        let clouds = credentials.clouds(&context.accounts, |account| sealed.token_of(account));
         let lease = self.lease.clone();
         let work = async {
             let done = match context.op.as_str() {
-                "apply" | "delete" => self.change(context, &mut sealed, means, &clouds).await,
-                "plan" => self.plan(context, &mut sealed, means, &clouds).await,
+                "apply" | "delete" => self.change(context, &mut sealed, credentials, &clouds).await,
+                "plan" => self.plan(context, &mut sealed, credentials, &clouds).await,
                 "drift" => self.check(&mut context, &clouds).await,
                 "import" => match context.import.take() {
                     Some(ask) => self.import(&ask, &clouds).await,
@@ -153,8 +153,8 @@ impl Job {
         with_right(Arc::new(move || lease.holds()), work).await
     }
 
-    fn request(&self, context: &mut Context, sealed: &mut Sealed, means: &Means) -> Result<Request, End> {
-        let request = context.request(sealed, |account| means.region(account));
+    fn request(&self, context: &mut Context, sealed: &mut Sealed, credentials: &WorkerCredentials) -> Result<Request, End> {
+        let request = context.request(sealed, |account| credentials.region(account));
         request.map_err(|error| ended("failed", error.to_string(), Vec::new()))
     }
 
@@ -163,11 +163,11 @@ impl Job {
         &self,
         mut context: Context,
         sealed: &mut Sealed,
-        means: &Means,
+        credentials: &WorkerCredentials,
         clouds: &Clouds,
     ) -> Result<End, End> {
         let generation = context.generation;
-        let request = self.request(&mut context, sealed, means)?;
+        let request = self.request(&mut context, sealed, credentials)?;
         self.words.line("reading the cloud");
         let planned = self.stopper.unless_stopped(plan(clouds, &request)).await?;
         if let Some((_, trouble)) = planned.troubles.first() {
@@ -207,10 +207,10 @@ impl Job {
         &self,
         mut context: Context,
         sealed: &mut Sealed,
-        means: &Means,
+        credentials: &WorkerCredentials,
         clouds: &Clouds,
     ) -> Result<End, End> {
-        let request = self.request(&mut context, sealed, means)?;
+        let request = self.request(&mut context, sealed, credentials)?;
         let planned = self.stopper.unless_stopped(plan(clouds, &request)).await?;
         let troubles = planned.troubles.iter().map(|(id, trouble)| TroubleRow::of(id, trouble)).collect();
         Ok(result_of(&PlanResult { plan: planned.plan, troubles, calls: clouds.calls() }))

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 
 /// What a worker may use of its own.
 #[derive(Clone, Default)]
-pub struct Means {
+pub struct WorkerCredentials {
     /// All accounts talk to these clouds.
     pub simulated: Option<Simulated>,
     /// Variables that Accounts may name.
@@ -36,7 +36,7 @@ fn unauthorized(message: String) -> Trouble {
     Trouble::new(Class::Unauthorized, message)
 }
 
-impl Means {
+impl WorkerCredentials {
     /// What is the worker's own is used for an org only where the worker was told so: anyone who may declare a resource in an
     /// org would otherwise spend it.
     fn lends(&self) -> Outcome<()> {
@@ -191,8 +191,8 @@ mod tests {
         std::fs::write(&outside, "hunter2\n").unwrap();
         std::fs::write(inside.join("token"), " good \n").unwrap();
         std::os::unix::fs::symlink(&outside, inside.join("link")).unwrap();
-        let means = Means { allow_files: vec![inside.clone()], ..Means::default() };
-        let read = |path: PathBuf| means.credentials(&row(TokenFrom::File(path.display().to_string()), None), None);
+        let credentials = WorkerCredentials { allow_files: vec![inside.clone()], ..WorkerCredentials::default() };
+        let read = |path: PathBuf| credentials.credentials(&row(TokenFrom::File(path.display().to_string()), None), None);
         assert_eq!(read(inside.join("token")).unwrap().token.expose_secret(), "good");
         for path in [outside, inside.join("link"), inside.join("none")] {
             let trouble = read(path).unwrap_err();
@@ -207,16 +207,16 @@ mod tests {
     fn what_is_the_workers_own_is_for_orgs_that_it_was_told() {
         let with = |own_for: &[&str], orgs: &[&str]| {
             let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-            let means = Means {
+            let credentials = WorkerCredentials {
                 allow_env: ["PATH".to_owned()].into(),
                 own_for: set(own_for),
                 orgs: set(orgs),
-                ..Means::default()
+                ..WorkerCredentials::default()
             };
-            let named = means.credentials(&row(TokenFrom::Env("PATH".into()), None), None).map(|_| ());
-            let sealed = means.credentials(&row(TokenFrom::Sealed, None), Some("t".to_owned().into()));
+            let named = credentials.credentials(&row(TokenFrom::Env("PATH".into()), None), None).map(|_| ());
+            let sealed = credentials.credentials(&row(TokenFrom::Sealed, None), Some("t".to_owned().into()));
             assert!(sealed.is_ok(), "a token that came with the task is the Account's own");
-            let local = means.lends();
+            let local = credentials.lends();
             assert_eq!(named.is_ok(), local.is_ok());
             local
         };
@@ -238,30 +238,30 @@ mod tests {
 
     #[test]
     fn variables_are_read_only_where_allowed() {
-        let trouble = Means::default().credentials(&row(TokenFrom::Env("PATH".into()), None), None).unwrap_err();
+        let trouble = WorkerCredentials::default().credentials(&row(TokenFrom::Env("PATH".into()), None), None).unwrap_err();
         assert!(trouble.help_lines()[0].contains("--allow-env PATH"));
-        let means = Means { allow_env: ["PATH".to_owned()].into(), ..Means::default() };
-        assert!(means.credentials(&row(TokenFrom::Env("PATH".into()), None), None).is_ok());
+        let credentials = WorkerCredentials { allow_env: ["PATH".to_owned()].into(), ..WorkerCredentials::default() };
+        assert!(credentials.credentials(&row(TokenFrom::Env("PATH".into()), None), None).is_ok());
     }
 
     #[test]
     fn a_token_of_the_workers_goes_to_no_address_that_another_chose() {
-        let means = Means { allow_env: ["PATH".to_owned()].into(), ..Means::default() };
+        let credentials = WorkerCredentials { allow_env: ["PATH".to_owned()].into(), ..WorkerCredentials::default() };
         let evil = Some("https://evil.example");
-        let trouble = means.credentials(&row(TokenFrom::Env("PATH".into()), evil), None).unwrap_err();
+        let trouble = credentials.credentials(&row(TokenFrom::Env("PATH".into()), evil), None).unwrap_err();
         assert!(trouble.to_string().contains("evil.example"));
         let usual = Some("https://api.civo.com/");
-        assert!(means.credentials(&row(TokenFrom::Env("PATH".into()), usual), None).is_ok());
+        assert!(credentials.credentials(&row(TokenFrom::Env("PATH".into()), usual), None).is_ok());
         let own = SecretString::from("given");
-        let given = means.credentials(&row(TokenFrom::Sealed, evil), Some(own)).unwrap();
+        let given = credentials.credentials(&row(TokenFrom::Sealed, evil), Some(own)).unwrap();
         assert_eq!(given.api_url.as_deref(), evil, "an account's own token goes where the account says");
     }
 
     #[test]
     fn a_simulated_cloud_gets_no_real_token() {
         let simulated = Simulated::at([("civo".into(), "http://127.0.0.1:1".into())].into(), None, 1.0);
-        let means = Means { simulated: Some(simulated), ..Means::default() };
-        let got = means.credentials(&row(TokenFrom::Sealed, None), Some(SecretString::from("real"))).unwrap();
+        let credentials = WorkerCredentials { simulated: Some(simulated), ..WorkerCredentials::default() };
+        let got = credentials.credentials(&row(TokenFrom::Sealed, None), Some(SecretString::from("real"))).unwrap();
         assert_eq!(got.token.expose_secret(), "sandbox");
         let absent = AccountRow { provider: "digitalocean".into(), ..row(TokenFrom::Sealed, None) };
         assert!(means.credentials(&absent, Some(SecretString::from("real"))).is_err());
