@@ -7,7 +7,7 @@ mod recorder;
 pub mod remote;
 pub mod scratch;
 mod task;
-mod words;
+mod task_log;
 
 use crate::api::Shared;
 use crate::context::{Context, Sealed};
@@ -31,7 +31,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
-use words::Words;
+use task_log::TaskLog;
 
 /// What workers and servers say to each other. It grows when either must know that the other does what it did not do before.
 pub const PROTOCOL: u32 = 1;
@@ -339,12 +339,12 @@ impl Worker {
         stopper: Arc<Stopper>,
         clouds: Option<Simulated>,
     ) {
-        let words = Arc::new(Words::default());
-        let streaming = tokio::spawn(words.clone().stream(self.api.clone(), lease.clone()));
+        let log = Arc::new(TaskLog::default());
+        let streaming = tokio::spawn(log.clone().stream(self.api.clone(), lease.clone()));
         let job = Job {
             api: self.api.clone(),
             lease: lease.clone(),
-            words: words.clone(),
+            log: log.clone(),
             stopper: stopper.clone(),
             options: Options::default(),
         };
@@ -361,7 +361,7 @@ impl Worker {
             (_, Err(error)) => ended("failed", format!("the worker has no folder for the task: {error}"), Vec::new()),
         };
         streaming.abort();
-        words.flush(&*self.api, &lease).await;
+        log.flush(&*self.api, &lease).await;
         let told = match end {
             // Lost on the way: whoever has it now goes on.
             _ if !lease.holds() => {
@@ -371,13 +371,13 @@ impl Worker {
             End::Over => Ok(()),
             End::Stopped if stopper.cancelled.load(std::sync::atomic::Ordering::SeqCst) => {
                 let End::Report(report) = ended("cancelled", "cancelled", Vec::new()) else { return };
-                self.report(*report, &lease, &words).await
+                self.report(*report, &lease, &log).await
             }
             End::Stopped => {
                 let why = release(&lease, "the worker is stopping");
                 recorder::until_answered(&lease, || self.api.release(why.clone())).await
             }
-            End::Report(report) => self.report(*report, &lease, &words).await,
+            End::Report(report) => self.report(*report, &lease, &log).await,
         };
         if let Err(error) = told {
             tracing::warn!(%error, task = %lease.held.task, "how the task ended could not be told; its lease will end");
@@ -389,11 +389,11 @@ impl Worker {
         &self,
         mut report: pb::ReportRequest,
         lease: &Lease,
-        words: &Words,
+        log: &TaskLog,
     ) -> Result<(), berth_engine::record::RecordError> {
         report.held = Some(lease.held.clone());
-        report.message = words.harmless(&report.message);
-        report.help.iter_mut().for_each(|line| *line = words.harmless(line));
+        report.message = log.harmless(&report.message);
+        report.help.iter_mut().for_each(|line| *line = log.harmless(line));
         recorder::until_answered(lease, || self.api.report(report.clone())).await
     }
 

@@ -2,7 +2,7 @@
 
 use super::api::TaskApi;
 use super::lease::Lease;
-use super::words::Words;
+use super::task_log::TaskLog;
 use crate::convert;
 use crate::fault::{Code, Fault};
 use crate::pb::{self, record_request::Write};
@@ -23,14 +23,14 @@ pub struct Remote {
     pub lease: Arc<Lease>,
     /// The generation that is carried out: what is stored may be newer by the time it is Ready.
     pub generation: i64,
-    pub words: Arc<Words>,
+    pub log: Arc<TaskLog>,
     /// Whose entry it is, until it is closed.
     pub entries: Mutex<HashMap<i64, ResourceId>>,
 }
 
 impl Remote {
-    pub fn new(api: Arc<dyn TaskApi>, lease: Arc<Lease>, generation: i64, words: Arc<Words>) -> Self {
-        Self { api, lease, generation, words, entries: Mutex::new(HashMap::new()) }
+    pub fn new(api: Arc<dyn TaskApi>, lease: Arc<Lease>, generation: i64, log: Arc<TaskLog>) -> Self {
+        Self { api, lease, generation, log, entries: Mutex::new(HashMap::new()) }
     }
 
     /// Asks until it is answered or the lease is over; the key makes asking twice harmless. The lease is looked at once more
@@ -86,7 +86,7 @@ pub async fn until_answered<T, F: Future<Output = Result<T, Fault>>>(
 impl Recorder for Remote {
     async fn intent(&self, intent: Intent) -> Result<EntryId, RecordError> {
         let resource = intent.unit.resource.clone();
-        self.words.line(&format!("{} {}", convert::op_name(intent.op), intent.what));
+        self.log.line(&format!("{} {}", convert::op_name(intent.op), intent.what));
         let entry = self.write(&resource, Write::Intent(convert::intent_row(&intent))).await?;
         self.entries.lock().unwrap_or_else(PoisonError::into_inner).insert(entry, resource);
         Ok(EntryId(entry))
@@ -95,7 +95,7 @@ impl Recorder for Remote {
     async fn close(&self, entry: EntryId, closing: Closing) -> Result<(), RecordError> {
         let resource = match &closing {
             Closing::Done(Some(unit)) => {
-                self.words.hide(unit.secrets.values());
+                self.log.hide(unit.secrets.values());
                 _ = self.owner(entry);
                 Some(unit.resource.clone())
             }
@@ -103,13 +103,13 @@ impl Recorder for Remote {
         };
         let resource = resource.ok_or_else(|| RecordError::Failed(format!("entry {} is not open", entry.0)))?;
         if let Closing::Failed(why) | Closing::Refused(why) = &closing {
-            self.words.line(why);
+            self.log.line(why);
         }
         self.write(&resource, Write::Close(convert::close_row(entry, &closing))).await.map(|_| ())
     }
 
     async fn save_unit(&self, unit: UnitState) -> Result<(), RecordError> {
-        self.words.hide(unit.secrets.values());
+        self.log.hide(unit.secrets.values());
         self.write(&unit.resource, Write::SaveUnit(convert::unit_row(&unit))).await.map(|_| ())
     }
 
@@ -119,8 +119,8 @@ impl Recorder for Remote {
     }
 
     async fn status(&self, resource: &ResourceId, mut status: Status) -> Result<(), RecordError> {
-        self.words.hide(status.secrets.values());
-        status.message = self.words.harmless(&status.message);
+        self.log.hide(status.secrets.values());
+        status.message = self.log.harmless(&status.message);
         if status.state == ResourceState::Ready && status.observed_generation == 0 {
             status.observed_generation = self.generation;
         }
@@ -132,7 +132,7 @@ impl Recorder for Remote {
     }
 
     async fn event(&self, resource: &ResourceId, what: &str, detail: &str) -> Result<(), RecordError> {
-        let note = pb::Note { what: what.into(), detail: self.words.harmless(detail) };
+        let note = pb::Note { what: what.into(), detail: self.log.harmless(detail) };
         self.write(resource, Write::Event(note)).await.map(|_| ())
     }
 }

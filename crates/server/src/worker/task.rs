@@ -4,7 +4,7 @@ use super::api::TaskApi;
 use super::lease::Lease;
 use super::credentials::WorkerCredentials;
 use super::recorder::{Remote, until_answered};
-use super::words::Words;
+use super::task_log::TaskLog;
 use crate::context::{CheckRow, Context, ImportAsk, Sealed};
 use crate::pb;
 use crate::results::{DriftResult, DriftedRow, ImportResult, Located, PlanResult, RaisedRow, TroubleRow};
@@ -124,7 +124,7 @@ async fn identity_of(clouds: &Clouds, request: &Request) -> Result<String, Troub
 pub struct Job {
     pub api: Arc<dyn TaskApi>,
     pub lease: Arc<Lease>,
-    pub words: Arc<Words>,
+    pub log: Arc<TaskLog>,
     pub stopper: Arc<Stopper>,
     pub options: Options,
 }
@@ -133,7 +133,7 @@ impl Job {
     /// Carries the task out. Every call to a cloud asks the lease first.
     pub async fn run(&self, mut context: Context, mut sealed: Sealed, credentials: &WorkerCredentials) -> End {
         let tokens: Vec<_> = context.accounts.iter().filter_map(|row| sealed.token_of(&row.name)).collect();
-        self.words.hide(&tokens);
+        self.log.hide(&tokens);
         let credentials = &WorkerCredentials { orgs: context.orgs(), ..credentials.clone() };
         let clouds = credentials.clouds(&context.accounts, |account| sealed.token_of(account));
         let lease = self.lease.clone();
@@ -168,7 +168,7 @@ impl Job {
     ) -> Result<End, End> {
         let generation = context.generation;
         let request = self.request(&mut context, sealed, credentials)?;
-        self.words.line("reading the cloud");
+        self.log.line("reading the cloud");
         let planned = self.stopper.unless_stopped(plan(clouds, &request)).await?;
         if let Some((_, trouble)) = planned.troubles.first() {
             return Err(failed(trouble));
@@ -181,10 +181,10 @@ impl Job {
             tracing::info!(message = %verdict.message, "the plan may not be carried out");
             return Err(End::Over);
         }
-        let recorder = Remote::new(self.api.clone(), self.lease.clone(), generation, self.words.clone());
+        let recorder = Remote::new(self.api.clone(), self.lease.clone(), generation, self.log.clone());
         let interrupt = self.stopper.interrupt.clone();
         let goes_first = planned.plan.resources.iter().flat_map(|r| &r.units).any(|unit| unit.delete_first);
-        let report = converge(clouds, &recorder, &*self.words, interrupt, &self.options, &request, planned).await;
+        let report = converge(clouds, &recorder, &*self.log, interrupt, &self.options, &request, planned).await;
         if let Some(error) = report.record {
             return Err(error.into());
         }
@@ -238,7 +238,7 @@ impl Job {
             }
         }
         let troubles: Vec<_> = seen.troubles.iter().map(|(id, trouble)| TroubleRow::of(id, trouble)).collect();
-        self.words.line(&format!("{} checked, {} drifted, {} not readable", ids.len(), drifted.len(), troubles.len()));
+        self.log.line(&format!("{} checked, {} drifted, {} not readable", ids.len(), drifted.len(), troubles.len()));
         let checked = std::mem::take(&mut context.check);
         Ok(result_of(&DriftResult {
             counts: seen.counts,
@@ -278,7 +278,7 @@ impl Job {
     async fn learn(&self, context: &Context, learned: &[UnitState]) -> Result<(), End> {
         for unit in learned {
             let Some(row) = context.check.iter().find(|row| row.id == unit.resource) else { continue };
-            let recorder = Remote::new(self.api.clone(), self.lease.clone(), row.generation, self.words.clone());
+            let recorder = Remote::new(self.api.clone(), self.lease.clone(), row.generation, self.log.clone());
             match recorder.save_unit(unit.clone()).await {
                 // It is being changed: whoever changes it writes it down.
                 Ok(()) | Err(RecordError::Failed(_)) => {}
@@ -298,7 +298,7 @@ impl Job {
             let Some(units) = by_resource.remove(&row.id) else { continue };
             let before = row.status();
             let status = refresh::status_now(clouds, &row.id, &before, row.deleting, &units);
-            let recorder = Remote::new(self.api.clone(), self.lease.clone(), row.generation, self.words.clone());
+            let recorder = Remote::new(self.api.clone(), self.lease.clone(), row.generation, self.log.clone());
             let names = refresh::changed(&before, &status);
             let written = async {
                 for (unit, observed) in units {

@@ -26,7 +26,7 @@ const SECRET_BYTES_MIN: usize = 6;
 const PART_BYTES_MIN: usize = 20;
 
 #[derive(Default)]
-pub struct Words {
+pub struct TaskLog {
     state: Mutex<State>,
     news: Notify,
 }
@@ -40,7 +40,7 @@ struct State {
     told: String,
 }
 
-impl Words {
+impl TaskLog {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -152,7 +152,7 @@ fn redact(secrets: &[SecretString], text: &str) -> String {
     text
 }
 
-impl Watcher for Words {
+impl Watcher for TaskLog {
     fn see(&self, progress: Progress) {
         match progress {
             Progress::Waits { .. } => {}
@@ -176,23 +176,23 @@ mod tests {
 
     #[test]
     fn secrets_are_replaced_wherever_they_appear() {
-        let words = Words::default();
+        let log = TaskLog::default();
         let kubeconfig = "users:\n- token: abcdefghijklmnopqrstuvwxyz0123\n";
-        words.hide([&SecretString::from("hunter2-long"), &SecretString::from(kubeconfig), &SecretString::from("ab")]);
-        words.line("a hunter2-long and abcdefghijklmnopqrstuvwxyz0123, ab");
-        let (_, lines) = words.batch().unwrap();
+        log.hide([&SecretString::from("hunter2-long"), &SecretString::from(kubeconfig), &SecretString::from("ab")]);
+        log.line("a hunter2-long and abcdefghijklmnopqrstuvwxyz0123, ab");
+        let (_, lines) = log.batch().unwrap();
         assert_eq!(lines[0].text, "a (secret) and (secret), ab");
-        assert!(words.batch().is_none());
-        assert_eq!(words.harmless("xhunter2-longx"), "x(secret)x");
+        assert!(log.batch().is_none());
+        assert_eq!(log.harmless("xhunter2-longx"), "x(secret)x");
     }
 
     #[test]
     fn a_flood_is_cut_at_its_oldest_end() {
-        let words = Words::default();
+        let log = TaskLog::default();
         for number in 0..WAITING_MAX + 10 {
-            words.line(&format!("line {number}"));
+            log.line(&format!("line {number}"));
         }
-        let (_, lines) = words.batch().unwrap();
+        let (_, lines) = log.batch().unwrap();
         assert_eq!(lines.len(), BATCH);
         assert!(lines[0].text.contains("10 lines were left out") && lines[1].text == "line 10");
     }
