@@ -39,7 +39,7 @@ fn unauthorized(message: String) -> Trouble {
 impl WorkerCredentials {
     /// What is the worker's own is used for an org only where the worker was told so: anyone who may declare a resource in an
     /// org would otherwise spend it.
-    fn lends(&self) -> Outcome<()> {
+    fn check_lending(&self) -> Outcome<()> {
         let lent = |org: &String| org.is_empty() || self.own_for.contains(org) || self.own_for.contains(ALL_ORGS);
         match self.orgs.iter().find(|org| !lent(org)) {
             None => Ok(()),
@@ -53,24 +53,24 @@ impl WorkerCredentials {
     pub fn clouds(&self, accounts: &[AccountRow], given: impl Fn(&str) -> Option<SecretString>) -> Clouds {
         let mut clouds = Clouds::new().at_pace(self.simulated.as_ref().map(|simulated| simulated.pace));
         for provider in registry::names() {
-            clouds = clouds.account(format!("env:{provider}"), self.own(provider));
+            clouds = clouds.account(format!("env:{provider}"), self.own_account(provider));
         }
         for row in accounts {
-            clouds = clouds.account(row.name.clone(), self.credentials(row, given(&row.name)));
+            clouds = clouds.account(row.name.clone(), self.for_account(row, given(&row.name)));
         }
         clouds
     }
 
     /// The region of the worker's own account with a cloud.
     pub fn region(&self, account: &str) -> Option<String> {
-        self.own(account.strip_prefix("env:")?).ok()?.region
+        self.own_account(account.strip_prefix("env:")?).ok()?.region
     }
 
-    fn own(&self, provider: &str) -> Outcome<Credentials> {
+    fn own_account(&self, provider: &str) -> Outcome<Credentials> {
         if let Some(simulated) = &self.simulated {
             return simulated.credentials(provider);
         }
-        self.lends()?;
+        self.check_lending()?;
         Credentials::from_env(provider, var).map_err(|trouble| {
             Trouble::new(trouble.class, format!("this worker has no token for {provider}"))
                 .help(format!("apply an Account for {provider}, or set its variables where the worker runs"))
@@ -78,22 +78,22 @@ impl WorkerCredentials {
         })
     }
 
-    fn credentials(&self, row: &AccountRow, given: Option<SecretString>) -> Outcome<Credentials> {
+    fn for_account(&self, row: &AccountRow, given: Option<SecretString>) -> Outcome<Credentials> {
         if let Some(simulated) = &self.simulated {
             return Ok(Credentials { region: row.region.clone(), ..simulated.credentials(&row.provider)? });
         }
         let own_url = usual_url(&row.provider, &var);
         let name = &row.name;
         if !matches!(row.token, TokenFrom::Sealed | TokenFrom::Missing) {
-            self.lends()?;
+            self.check_lending()?;
         }
         let (token, api_url) = match &row.token {
             TokenFrom::Sealed => {
                 let token = given.ok_or_else(|| unauthorized(format!("Account {name} came without its token")))?;
                 (token, row.api_url.clone().or(own_url))
             }
-            TokenFrom::Env(variable) => (self.of_env(row, variable)?, self.trusted_url(row, own_url)?),
-            TokenFrom::File(path) => (self.of_file(row, path)?, self.trusted_url(row, own_url)?),
+            TokenFrom::Env(variable) => (self.token_from_env(row, variable)?, self.trusted_url(row, own_url)?),
+            TokenFrom::File(path) => (self.token_from_file(row, path)?, self.trusted_url(row, own_url)?),
             TokenFrom::WorkerLocal => (Credentials::from_env(&row.provider, var)?.token, own_url),
             TokenFrom::Missing => return Err(unauthorized(format!("Account {name} has no token"))),
         };
@@ -110,7 +110,7 @@ impl WorkerCredentials {
         })
     }
 
-    fn of_env(&self, row: &AccountRow, variable: &str) -> Outcome<SecretString> {
+    fn token_from_env(&self, row: &AccountRow, variable: &str) -> Outcome<SecretString> {
         if !self.allow_env.contains(variable) {
             return Err(unauthorized(format!(
                 "Account {} takes its token from the worker's {variable}, which this worker does not allow",
@@ -124,7 +124,7 @@ impl WorkerCredentials {
         Ok(SecretString::from(value.trim().to_owned()))
     }
 
-    fn of_file(&self, row: &AccountRow, path: &str) -> Outcome<SecretString> {
+    fn token_from_file(&self, row: &AccountRow, path: &str) -> Outcome<SecretString> {
         let cannot = |why: &str| {
             unauthorized(format!("Account {} takes its token from the worker's file {path}, {why}", row.name))
         };
@@ -192,7 +192,8 @@ mod tests {
         std::fs::write(inside.join("token"), " good \n").unwrap();
         std::os::unix::fs::symlink(&outside, inside.join("link")).unwrap();
         let credentials = WorkerCredentials { allow_files: vec![inside.clone()], ..WorkerCredentials::default() };
-        let read = |path: PathBuf| credentials.credentials(&row(TokenFrom::File(path.display().to_string()), None), None);
+        let read =
+            |path: PathBuf| credentials.for_account(&row(TokenFrom::File(path.display().to_string()), None), None);
         assert_eq!(read(inside.join("token")).unwrap().token.expose_secret(), "good");
         for path in [outside, inside.join("link"), inside.join("none")] {
             let trouble = read(path).unwrap_err();
@@ -213,10 +214,10 @@ mod tests {
                 orgs: set(orgs),
                 ..WorkerCredentials::default()
             };
-            let named = credentials.credentials(&row(TokenFrom::Env("PATH".into()), None), None).map(|_| ());
-            let sealed = credentials.credentials(&row(TokenFrom::Sealed, None), Some("t".to_owned().into()));
+            let named = credentials.for_account(&row(TokenFrom::Env("PATH".into()), None), None).map(|_| ());
+            let sealed = credentials.for_account(&row(TokenFrom::Sealed, None), Some("t".to_owned().into()));
             assert!(sealed.is_ok(), "a token that came with the task is the Account's own");
-            let local = credentials.lends();
+            let local = credentials.check_lending();
             assert_eq!(named.is_ok(), local.is_ok());
             local
         };
@@ -238,22 +239,23 @@ mod tests {
 
     #[test]
     fn variables_are_read_only_where_allowed() {
-        let trouble = WorkerCredentials::default().credentials(&row(TokenFrom::Env("PATH".into()), None), None).unwrap_err();
+        let trouble =
+            WorkerCredentials::default().for_account(&row(TokenFrom::Env("PATH".into()), None), None).unwrap_err();
         assert!(trouble.help_lines()[0].contains("--allow-env PATH"));
         let credentials = WorkerCredentials { allow_env: ["PATH".to_owned()].into(), ..WorkerCredentials::default() };
-        assert!(credentials.credentials(&row(TokenFrom::Env("PATH".into()), None), None).is_ok());
+        assert!(credentials.for_account(&row(TokenFrom::Env("PATH".into()), None), None).is_ok());
     }
 
     #[test]
     fn a_token_of_the_workers_goes_to_no_address_that_another_chose() {
         let credentials = WorkerCredentials { allow_env: ["PATH".to_owned()].into(), ..WorkerCredentials::default() };
         let evil = Some("https://evil.example");
-        let trouble = credentials.credentials(&row(TokenFrom::Env("PATH".into()), evil), None).unwrap_err();
+        let trouble = credentials.for_account(&row(TokenFrom::Env("PATH".into()), evil), None).unwrap_err();
         assert!(trouble.to_string().contains("evil.example"));
         let usual = Some("https://api.civo.com/");
-        assert!(credentials.credentials(&row(TokenFrom::Env("PATH".into()), usual), None).is_ok());
+        assert!(credentials.for_account(&row(TokenFrom::Env("PATH".into()), usual), None).is_ok());
         let own = SecretString::from("given");
-        let given = credentials.credentials(&row(TokenFrom::Sealed, evil), Some(own)).unwrap();
+        let given = credentials.for_account(&row(TokenFrom::Sealed, evil), Some(own)).unwrap();
         assert_eq!(given.api_url.as_deref(), evil, "an account's own token goes where the account says");
     }
 
@@ -261,10 +263,10 @@ mod tests {
     fn a_simulated_cloud_gets_no_real_token() {
         let simulated = Simulated::at([("civo".into(), "http://127.0.0.1:1".into())].into(), None, 1.0);
         let credentials = WorkerCredentials { simulated: Some(simulated), ..WorkerCredentials::default() };
-        let got = credentials.credentials(&row(TokenFrom::Sealed, None), Some(SecretString::from("real"))).unwrap();
+        let got = credentials.for_account(&row(TokenFrom::Sealed, None), Some(SecretString::from("real"))).unwrap();
         assert_eq!(got.token.expose_secret(), "sandbox");
         let absent = AccountRow { provider: "digitalocean".into(), ..row(TokenFrom::Sealed, None) };
-        assert!(means.credentials(&absent, Some(SecretString::from("real"))).is_err());
-        assert!(means.own("digitalocean").is_err());
+        assert!(credentials.for_account(&absent, Some(SecretString::from("real"))).is_err());
+        assert!(credentials.own_account("digitalocean").is_err());
     }
 }

@@ -1,8 +1,8 @@
 //! Workers: they lease tasks, carry them out with the engine, and report. They keep no database, and dial out only.
 
 pub mod api;
-pub mod lease;
 pub mod credentials;
+pub mod lease;
 mod recorder;
 pub mod remote;
 pub mod scratch;
@@ -18,20 +18,20 @@ use crate::telemetry;
 use api::TaskApi;
 use berth_clouds::accounts::Simulated;
 use berth_engine::Options;
-use lease::{Lease, Moment};
 use credentials::WorkerCredentials;
+use lease::{Lease, Moment};
 use scratch::Scratch;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use task::{End, Job, Stopper, ended};
+use task_log::TaskLog;
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
-use task_log::TaskLog;
 
 /// What workers and servers say to each other. It grows when either must know that the other does what it did not do before.
 pub const PROTOCOL: u32 = 1;

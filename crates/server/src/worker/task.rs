@@ -1,8 +1,8 @@
 //! One task, from its context to its report.
 
 use super::api::TaskApi;
-use super::lease::Lease;
 use super::credentials::WorkerCredentials;
+use super::lease::Lease;
 use super::recorder::{Remote, until_answered};
 use super::task_log::TaskLog;
 use crate::context::{CheckRow, Context, ImportAsk, Sealed};
@@ -153,7 +153,12 @@ impl Job {
         with_right(Arc::new(move || lease.holds()), work).await
     }
 
-    fn request(&self, context: &mut Context, sealed: &mut Sealed, credentials: &WorkerCredentials) -> Result<Request, End> {
+    fn request(
+        &self,
+        context: &mut Context,
+        sealed: &mut Sealed,
+        credentials: &WorkerCredentials,
+    ) -> Result<Request, End> {
         let request = context.request(sealed, |account| credentials.region(account));
         request.map_err(|error| ended("failed", error.to_string(), Vec::new()))
     }
