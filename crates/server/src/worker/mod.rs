@@ -392,8 +392,8 @@ impl Worker {
         log: &TaskLog,
     ) -> Result<(), berth_engine::record::RecordError> {
         report.held = Some(lease.held.clone());
-        report.message = log.harmless(&report.message);
-        report.help.iter_mut().for_each(|line| *line = log.harmless(line));
+        report.message = log.redacted(&report.message);
+        report.help.iter_mut().for_each(|line| *line = log.redacted(line));
         recorder::until_answered(lease, || self.api.report(report.clone())).await
     }
 

@@ -33,7 +33,7 @@ impl Remote {
         Self { api, lease, generation, log, entries: Mutex::new(HashMap::new()) }
     }
 
-    /// Asks until it is answered or the lease is over; the key makes asking twice harmless. The lease is looked at once more
+    /// Asks until it is answered or the lease is over; the key makes asking twice redacted. The lease is looked at once more
     /// when the answer has come: what follows an intent is a call to a cloud.
     async fn write(&self, resource: &ResourceId, write: Write) -> Result<i64, RecordError> {
         let request = pb::RecordRequest {
@@ -120,7 +120,7 @@ impl Recorder for Remote {
 
     async fn status(&self, resource: &ResourceId, mut status: Status) -> Result<(), RecordError> {
         self.log.hide(status.secrets.values());
-        status.message = self.log.harmless(&status.message);
+        status.message = self.log.redacted(&status.message);
         if status.state == ResourceState::Ready && status.observed_generation == 0 {
             status.observed_generation = self.generation;
         }
@@ -132,7 +132,7 @@ impl Recorder for Remote {
     }
 
     async fn event(&self, resource: &ResourceId, what: &str, detail: &str) -> Result<(), RecordError> {
-        let note = pb::Note { what: what.into(), detail: self.log.harmless(detail) };
+        let note = pb::Note { what: what.into(), detail: self.log.redacted(detail) };
         self.write(resource, Write::Event(note)).await.map(|_| ())
     }
 }

@@ -64,7 +64,7 @@ impl TaskLog {
     }
 
     /// The text without secrets.
-    pub fn harmless(&self, text: &str) -> String {
+    pub fn redacted(&self, text: &str) -> String {
         redact(&self.state().secrets, text)
     }
 
@@ -183,7 +183,7 @@ mod tests {
         let (_, lines) = log.batch().unwrap();
         assert_eq!(lines[0].text, "a (secret) and (secret), ab");
         assert!(log.batch().is_none());
-        assert_eq!(log.harmless("xhunter2-longx"), "x(secret)x");
+        assert_eq!(log.redacted("xhunter2-longx"), "x(secret)x");
     }
 
     #[test]
