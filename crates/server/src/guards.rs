@@ -40,8 +40,8 @@ pub async fn foresee(
     plan: &Plan,
     manifests: &HashMap<&ResourceId, &Manifest>,
 ) -> Result<Vec<pb::Verdict>, Fault> {
-    let book = shared.books.open(&shared.control, shared.alone).await?;
-    if book.policies.is_empty() {
+    let cached = shared.policy_cache.get(&shared.control, shared.alone).await?;
+    if cached.policies.is_empty() {
         return Ok(Vec::new());
     }
     let mut inputs = Vec::new();
@@ -58,7 +58,7 @@ pub async fn foresee(
     }
     let now = shared.now();
     off_runtime(move || {
-        let judged = inputs.iter().flat_map(|(plan, input)| gate::verdicts(plan, input, &book.policies, now));
+        let judged = inputs.iter().flat_map(|(plan, input)| gate::verdicts(plan, input, &cached.policies, now));
         judged.map(pb::Verdict::from).collect()
     })
     .await

@@ -29,6 +29,7 @@ pub mod merge;
 pub mod metrics;
 mod places;
 pub mod policy;
+mod policy_cache;
 pub mod rest;
 pub mod results;
 mod saved_plan;

@@ -16,6 +16,7 @@ use crate::metrics::Metrics;
 use crate::pb::events_server::EventsServer;
 use crate::pb::resources_server::ResourcesServer;
 use crate::pb::tasks_server::TasksServer;
+use crate::policy_cache::PolicyCache;
 use crate::start::Config;
 use berth_clouds::accounts::Declared;
 use berth_clouds::address;
@@ -41,7 +42,7 @@ pub struct Shared {
     pub metrics: Metrics,
     /// Cancelled when the server stops: whatever waits or streams ends.
     pub stop: CancellationToken,
-    pub(crate) books: resources::Books,
+    pub(crate) policy_cache: PolicyCache,
     pub controller: crate::controller::Health,
     /// No other server writes to the same state.
     pub(crate) alone: bool,
@@ -55,9 +56,9 @@ impl Shared {
         let metrics = Metrics::default();
         let told = metrics.clone();
         control.observe_batches(Box::new(move |operations, took| told.wrote(operations, took)));
-        let (books, counted) = (resources::Books::default(), Mutex::default());
+        let (policy_cache, counted) = (PolicyCache::default(), Mutex::default());
         let controller = crate::controller::Health::default();
-        Self { control, config, metrics, stop, books, controller, alone, counted }
+        Self { control, config, metrics, stop, policy_cache, controller, alone, counted }
     }
 
     /// Its clouds are simulated: every answer says so.

@@ -56,7 +56,7 @@ pub async fn decide_plan(
     let gone = account::check(shared, task, plan, who).await?;
     let input = GateInput { old: previous(shared, &stored).await?, gone, ..input(&stored, &meta)? };
     let (recreates, allow_recreate) = (input.gone.is_some(), input.allow_recreate);
-    let rules = shared.books.open(&shared.control, shared.alone).await?;
+    let rules = shared.policy_cache.get(&shared.control, shared.alone).await?;
     let environment = Environment::for_resource(id, &rules.environments);
     let used = used(shared, id, plan).await?;
     let is_shielded =

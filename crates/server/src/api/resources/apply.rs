@@ -1,12 +1,13 @@
 //! Apply: from manifests to desired state, all or nothing.
 
 use super::check::{Checked, MANIFESTS_MAX, check, invalid};
-use super::{books, uses};
+use super::uses;
 use crate::access::{Principal, Role, audit};
 use crate::api::Shared;
 use crate::api::convert::{self, applied, argument, given_id};
 use crate::fault::{Code, Fault};
 use crate::merge::merge;
+use crate::policy_cache;
 use crate::saved_plan;
 use crate::schedule;
 use crate::telemetry;
@@ -75,7 +76,7 @@ pub async fn apply(shared: &Shared, caller: &Principal, request: pb::ApplyReques
         if dry_run {
             break rehearse(shared, &desired, &delete).await?;
         }
-        let touches = desired.iter().map(|one| &one.resource.id).chain(&delete).any(books::concerns);
+        let touches = desired.iter().map(|one| &one.resource.id).chain(&delete).any(policy_cache::is_cached);
         let apply = Apply {
             audit: note(&desired, &delete),
             resources: desired,
@@ -86,7 +87,7 @@ pub async fn apply(shared: &Shared, caller: &Principal, request: pb::ApplyReques
         };
         let written = shared.control.apply(apply, shared.now()).await;
         if touches {
-            shared.books.close();
+            shared.policy_cache.clear();
         }
         match written {
             Ok(done) => {
@@ -145,7 +146,7 @@ async fn desired(
     bases: &HashMap<ResourceId, i64>,
     allow: Allow,
 ) -> Result<Vec<Desired>, Fault> {
-    let book = shared.books.open(&shared.control, shared.alone).await?;
+    let cached = shared.policy_cache.get(&shared.control, shared.alone).await?;
     let mut merged: HashMap<usize, (Manifest, i64)> = HashMap::new();
     let mut conflicts = Vec::new();
     if !bases.is_empty() {
@@ -175,7 +176,7 @@ async fn desired(
     let now = shared.now();
     let all = manifests.iter().enumerate().map(|(index, manifest)| merged.get(&index).map_or(manifest, |(one, _)| one));
     let uses = uses::uses(shared, all).await?;
-    book.with_accounts(manifests, |accounts| {
+    cached.with_accounts(manifests, |accounts| {
         let mut problems = Vec::new();
         let mut desired = Vec::with_capacity(manifests.len());
         for (index, manifest) in manifests.iter().enumerate() {
@@ -183,7 +184,7 @@ async fn desired(
                 Some((merged, generation)) => (merged, Some(*generation)),
                 None => (manifest, None),
             };
-            match one(manifest, accounts, &book.environments, now)? {
+            match one(manifest, accounts, &cached.environments, now)? {
                 Ok(mut one) => {
                     // As good as a reference: it stays while it is used, and its scope and approval count.
                     one.parents.extend(uses.get(&manifest.id).into_iter().flatten().map(|(_, owner)| owner.clone()));

@@ -2,13 +2,14 @@
 //! unless the plan of what would be stored is empty.
 
 use super::work::{common_service, for_workers_of, new_task, run};
-use super::{apply, books, uses};
+use super::{apply, uses};
 use crate::access::{Principal, Role, audit};
 use crate::api::Shared;
 use crate::api::convert::{self, argument, short};
 use crate::context::{ImportAsk, PlanAsk, UnitRow};
 use crate::fault::{Code, Fault};
 use crate::pb;
+use crate::policy_cache;
 use crate::results::{ImportResult, PlanResult};
 use crate::telemetry;
 use berth_clouds::import::{LeftOut, Taken, describable, manifest_text, name_all, own_links, read_back, rows};
@@ -37,10 +38,10 @@ pub async fn import(
         env: ask.env.clone(),
     };
     caller.require(Role::Operator, &place)?;
-    let book = shared.books.open(&shared.control, shared.alone).await?;
+    let cached = shared.policy_cache.get(&shared.control, shared.alone).await?;
     let name = Some(ask.account.as_str()).filter(|name| !name.is_empty());
     let choice =
-        book.with_accounts(&[], |accounts| Ok(accounts.choose_for(&ask.provider, name, &ask.org, &ask.env)?))?;
+        cached.with_accounts(&[], |accounts| Ok(accounts.choose_for(&ask.provider, name, &ask.org, &ask.env)?))?;
     let store = shared.control.store();
     if !ask.object_id.is_empty() {
         if store.resource(&place).await?.is_some() {
@@ -310,8 +311,8 @@ async fn store_them(
         trace: telemetry::traceparent(),
     };
     shared.control.apply(apply, shared.now()).await?;
-    if manifests.iter().any(|manifest| books::concerns(&manifest.id)) {
-        shared.books.close();
+    if manifests.iter().any(|manifest| policy_cache::is_cached(&manifest.id)) {
+        shared.policy_cache.clear();
     }
     Ok(())
 }

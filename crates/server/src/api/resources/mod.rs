@@ -1,7 +1,6 @@
 //! The service Resources: what users declare, and what became of it.
 
 mod apply;
-mod books;
 mod check;
 mod import;
 mod moves;
@@ -15,13 +14,12 @@ use crate::access::principal::absent;
 use crate::access::{Principal, Role, audit, principal};
 use crate::fault::Fault;
 use crate::pb::{self, resources_server::Resources};
+use crate::policy_cache;
 use berth_model::ResourceId;
 use berth_store::{ControlMeta, StoredResource};
 use std::collections::HashSet;
 use std::sync::Arc;
 use tonic::{Request, Response, Status};
-
-pub use books::Books;
 
 /// Resources that one cascade takes along.
 const CASCADE_MAX: usize = 10_000;
@@ -102,8 +100,8 @@ impl Resources for Service {
         let shared = &self.0;
         let deleted = shared.control.delete(ids.clone(), &caller.actor, note, shared.now()).await;
         deleted.map_err(|error| caller.told(error))?;
-        if ids.iter().any(books::concerns) {
-            shared.books.close();
+        if ids.iter().any(policy_cache::is_cached) {
+            shared.policy_cache.clear();
         }
         Ok(Response::new(pb::DeleteResponse { deleting: ids.iter().map(convert::id).collect() }))
     }

@@ -186,8 +186,8 @@ pub(super) fn for_workers_of<'o, 'a>(org: &'o str, accounts: impl IntoIterator<I
 
 /// The accounts that a plan of these looks into.
 async fn accounts_of(shared: &Shared, manifests: &[Manifest], delete: &[ResourceId]) -> Result<Vec<String>, Fault> {
-    let book = shared.books.open(&shared.control, shared.alone).await?;
-    let mut names: Vec<String> = book.with_accounts(manifests, |accounts| {
+    let cached = shared.policy_cache.get(&shared.control, shared.alone).await?;
+    let mut names: Vec<String> = cached.with_accounts(manifests, |accounts| {
         // What is wrong with a choice is told at its place, by the plan.
         Ok(manifests.iter().filter_map(|manifest| Some(accounts.choose(manifest).ok()?.name)).collect())
     })?;

@@ -1,4 +1,4 @@
-//! Accounts, Environments and Policies: few, and looked at by every apply or plan.
+//! A cache of Accounts, Environments and Policies: there are few, and every apply or plan needs all of them.
 
 use crate::access::principal::ADMIN_KINDS;
 use crate::environment::Environment;
@@ -11,49 +11,49 @@ use berth_store::{Control, StoredResource};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What was read of them.
-pub struct Book {
-    /// Or why it cannot be read.
+/// All of them, as read from the store.
+pub struct CachedPolicies {
+    /// Each Account, or the reason why it cannot be read.
     declared: Vec<(Result<Declared, String>, ResourceId)>,
     accounts: Accounts,
     pub environments: Vec<Environment>,
     pub policies: Vec<Policy>,
 }
 
-/// Kept between requests where this server is the only one that writes; elsewhere read each time.
+/// Keeps them between requests where this server is the only writer; otherwise each call reads them again.
 #[derive(Default)]
-pub struct Books {
+pub struct PolicyCache {
     kept: Mutex<Kept>,
 }
 
 #[derive(Default)]
 struct Kept {
-    book: Option<Arc<Book>>,
-    /// Grows with every change, so that what was read before one is not kept after it.
+    read: Option<Arc<CachedPolicies>>,
+    /// Counts changes, so that a read which began before a change is not kept after it.
     changes: u64,
 }
 
-impl Books {
-    pub async fn open(&self, control: &Control, alone: bool) -> Result<Arc<Book>, Fault> {
+impl PolicyCache {
+    pub async fn get(&self, control: &Control, alone: bool) -> Result<Arc<CachedPolicies>, Fault> {
         let changes = {
             let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(book) = kept.book.as_ref().filter(|_| alone) {
-                return Ok(book.clone());
+            if let Some(cached) = kept.read.as_ref().filter(|_| alone) {
+                return Ok(cached.clone());
             }
             kept.changes
         };
-        let book = Arc::new(Book::read(control).await?);
+        let cached = Arc::new(CachedPolicies::read(control).await?);
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if alone && kept.changes == changes {
-            kept.book = Some(book.clone());
+            kept.read = Some(cached.clone());
         }
-        Ok(book)
+        Ok(cached)
     }
 
-    /// To be called after one of them was written.
-    pub fn close(&self) {
+    /// To be called after an Account, Environment or Policy was written.
+    pub fn clear(&self) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.book = None;
+        kept.read = None;
         kept.changes += 1;
     }
 }
@@ -65,31 +65,32 @@ fn readable(stored: &StoredResource) -> Value {
     })
 }
 
-/// Whether a resource is kept in a book.
-pub fn concerns(id: &ResourceId) -> bool {
+/// Whether the cache holds resources of this kind.
+pub fn is_cached(id: &ResourceId) -> bool {
     ADMIN_KINDS.contains(&id.kind.as_str())
 }
 
-impl Book {
+impl CachedPolicies {
     async fn read(control: &Control) -> Result<Self, Fault> {
         let (mut declared, mut environments, mut policies) = (Vec::new(), Vec::new(), Vec::new());
         for stored in control.store().resources_of_kinds(&ADMIN_KINDS).await? {
-            // What is being deleted guards no more, and nothing new is to live in it: when its row goes, nobody closes the
-            // book again.
+            // A resource that is being deleted has no effect any more, and nothing new may use it. It is left out now
+            // because the removal of its row does not clear the cache.
             if stored.deleting {
                 continue;
             }
             match stored.id.kind.as_str() {
-                // What cannot be read protects, denies, and is chosen by nobody: within its own scope alone.
+                // An unreadable Environment protects, an unreadable Policy denies, an unreadable Account is never chosen:
+                // each within its own scope.
                 "Environment" => environments.push(Environment::of(&stored.id, &readable(&stored))),
                 "Policy" => policies.push(Policy::of(&stored.id, &readable(&stored))),
-                // Secrets stay sealed: which account it is can be told without them.
+                // Secrets stay sealed: they are not needed to choose an account.
                 _ => declared.push((listed(&stored).map_err(|fault| fault.message), stored.id)),
             }
         }
-        let mut book = Self { declared, accounts: Accounts::default(), environments, policies };
-        book.accounts = book.accounts_with(&[])?;
-        Ok(book)
+        let mut cached = Self { declared, accounts: Accounts::default(), environments, policies };
+        cached.accounts = cached.accounts_with(&[])?;
+        Ok(cached)
     }
 
     fn accounts_with(&self, manifests: &[&Manifest]) -> Result<Accounts, Fault> {
