@@ -9,7 +9,6 @@ use berth_store::{Actor, AuditNote, Control};
 use bytes::Bytes;
 use jiff::Timestamp;
 use prost_reflect::{DynamicMessage, Value};
-use std::sync::{Arc, Mutex, PoisonError};
 
 /// The outcome of what was done.
 pub const OK: &str = "ok";
@@ -37,29 +36,14 @@ const WITH_THE_CHANGE: [&str; 11] = [
 /// Audited only where secrets are asked for.
 const WITH_SECRETS: &str = "Resources.Outputs";
 
-/// Travels with a request, so that a service can say more exactly what it was about than the request does.
-#[derive(Debug, Default)]
-pub struct Slip {
-    said: Mutex<(String, String)>,
-}
-
-impl Slip {
-    pub fn target(&self, text: impl Into<String>) {
-        self.said.lock().unwrap_or_else(PoisonError::into_inner).0 = text.into();
-    }
-
-    pub fn detail(&self, text: impl Into<String>) {
-        self.said.lock().unwrap_or_else(PoisonError::into_inner).1 = text.into();
-    }
-
-    fn take(&self) -> (String, String) {
-        std::mem::take(&mut self.said.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-/// The slip of a request to a method that is audited.
-pub fn slip<T>(request: &tonic::Request<T>) -> Option<Arc<Slip>> {
-    request.extensions().get::<Arc<Slip>>().cloned()
+/// What a request says about itself, for its entry in the audit log.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct AuditDetail {
+    /// The objects that it is about.
+    target: String,
+    detail: String,
+    /// Whether it asks for secrets.
+    secrets: bool,
 }
 
 /// How a resource is named in the log.
@@ -113,7 +97,6 @@ pub(crate) fn is_one_message(body: &[u8]) -> bool {
 pub(crate) struct Call<'c> {
     pub method: &'static Method,
     pub body: &'c Bytes,
-    pub slip: &'c Slip,
     /// Who calls, or from where.
     pub actor: Actor,
 }
@@ -139,16 +122,9 @@ impl<'c> Call<'c> {
             }
             Some(fault) => fault.code.name(),
         };
-        let (mut target, mut detail) = self.slip.take();
-        let (from_target, from_detail, secrets) = self.describe();
+        let AuditDetail { target, detail, secrets } = self.describe();
         if self.method.label == WITH_SECRETS && !secrets {
             return Ok(());
-        }
-        if target.is_empty() {
-            target = from_target;
-        }
-        if detail.is_empty() {
-            detail = from_detail;
         }
         let note = AuditNote {
             action: self.method.audit.clone(),
@@ -169,12 +145,11 @@ impl<'c> Call<'c> {
         }
     }
 
-    /// Target, detail, and whether secrets are asked for, from the request alone. What cannot be read here may have asked
-    /// for anything.
-    fn describe(&self) -> (String, String, bool) {
+    /// From the request alone. A message that cannot be decoded counts as one that asks for secrets.
+    fn describe(&self) -> AuditDetail {
         let message = self.body.get(FRAME_HEAD..);
         let message = message.and_then(|bytes| DynamicMessage::decode(self.method.descriptor.input(), bytes).ok());
-        let Some(message) = message else { return (String::new(), String::new(), true) };
+        let Some(message) = message else { return AuditDetail { secrets: true, ..AuditDetail::default() } };
         let text = |name: &str| text(&message, name);
         let secrets = list(&message, "secrets", |value| value.as_str().map(str::to_owned));
         let detail = match secrets.is_empty() {
@@ -188,7 +163,8 @@ impl<'c> Call<'c> {
         };
         let (kind, name, id) = (text("kind"), text("name"), text("id"));
         let target = if self.method.label == "Access.CreateToken" {
-            return (format!("token {name}"), format!("role {}", text("role")), false);
+            let detail = format!("role {}", text("role"));
+            return AuditDetail { target: format!("token {name}"), detail, secrets: false };
         } else if !kind.is_empty() && !name.is_empty() {
             self::named(&kind, &name, &text("org"), &text("env"))
         } else if !id.is_empty() {
@@ -200,7 +176,7 @@ impl<'c> Call<'c> {
             all.extend(Some(text("provider")).filter(|provider| !provider.is_empty()));
             many(all)
         };
-        (target, detail, !secrets.is_empty())
+        AuditDetail { target, detail, secrets: !secrets.is_empty() }
     }
 }
 
@@ -221,33 +197,34 @@ mod tests {
     use crate::pb;
     use prost::Message;
 
-    fn described(method: &str, message: &impl Message) -> (String, String, bool) {
+    fn described(method: &str, message: &impl Message) -> AuditDetail {
         let mut body = vec![0; FRAME_HEAD];
         body.extend(message.encode_to_vec());
         let method = methods().all().iter().find(|known| known.label == method).unwrap();
-        let call = Call { method, body: &body.into(), slip: &Slip::default(), actor: Actor::new("token:t") };
+        let call = Call { method, body: &body.into(), actor: Actor::new("token:t") };
         call.describe()
     }
 
     #[test]
     fn requests_tell_what_they_are_about_and_never_a_secret() {
         let get = pb::GetRequest { kind: "CivoVpc".into(), name: "net".into(), org: "shop".into(), env: "dev".into() };
-        assert_eq!(described("Resources.Kubeconfig", &get).0, "CivoVpc/net (shop/dev)");
+        assert_eq!(described("Resources.Kubeconfig", &get).target, "CivoVpc/net (shop/dev)");
         let outputs = pb::OutputsRequest {
             kind: "A".into(),
             name: "b".into(),
             secrets: vec!["password".into()],
             ..Default::default()
         };
-        assert_eq!(described("Resources.Outputs", &outputs), ("A/b".into(), "secrets password".into(), true));
+        let expected = AuditDetail { target: "A/b".into(), detail: "secrets password".into(), secrets: true };
+        assert_eq!(described("Resources.Outputs", &outputs), expected);
         let file = pb::ManifestFile { name: "shop.yaml".into(), text: "token: hush".into() };
         let plan = pb::PlanRequest { files: vec![file], ..Default::default() };
-        assert_eq!(described("Resources.Plan", &plan).0, "shop.yaml");
+        assert_eq!(described("Resources.Plan", &plan).target, "shop.yaml");
         let login = pb::LoginRequest { id_token: "hush".into(), nonce: "hush".into() };
-        assert_eq!(described("Access.Login", &login), (String::new(), String::new(), false));
+        assert_eq!(described("Access.Login", &login), AuditDetail::default());
         let ids = (0..12).map(|n| pb::ResourceId { kind: "K".into(), name: n.to_string(), ..Default::default() });
         let drift = pb::DriftRequest { ids: ids.collect(), ..Default::default() };
-        assert!(described("Resources.Drift", &drift).0.ends_with("K/9 and 2 more"));
+        assert!(described("Resources.Drift", &drift).target.ends_with("K/9 and 2 more"));
     }
 
     #[test]
@@ -255,8 +232,8 @@ mod tests {
         for body in [&b""[..], &[0, 0], &[0, 0, 0, 0, 9, 0xff]] {
             let method = methods().at("/berth.api.v1.Resources/Outputs").unwrap();
             let body = Bytes::copy_from_slice(body);
-            let call = Call { method, body: &body, slip: &Slip::default(), actor: Actor::new("t") };
-            assert_eq!(call.describe(), (String::new(), String::new(), true));
+            let call = Call { method, body: &body, actor: Actor::new("t") };
+            assert_eq!(call.describe(), AuditDetail { secrets: true, ..AuditDetail::default() });
             assert!(!is_one_message(&body));
         }
         assert!(is_one_message(&[0, 0, 0, 0, 0]) && is_one_message(&[0, 0, 0, 0, 1, 8]));

@@ -1,7 +1,7 @@
 //! What every call goes through before its method, whether it came by gRPC or by REST: who calls, whether the role
 //! suffices, and what lands in the audit log.
 
-use super::audit::{Call, Slip, is_one_message};
+use super::audit::{Call, is_one_message};
 use super::guard::Guard;
 use super::principal::{Principal, Role};
 use crate::api::methods::{Access, Method, methods};
@@ -115,13 +115,11 @@ where
     if !is_one_message(&body) {
         return Err(Fault::new(Code::InvalidArgument, format!("{} takes one message, not compressed", method.label)));
     }
-    let slip = Arc::new(Slip::default());
-    let call = Call { method, body: &body, slip: &slip, actor };
+    let call = Call { method, body: &body, actor };
     if let Err(fault) = allowed {
         call.write(guard.control(), Some(&fault)).await?;
         return Err(fault);
     }
-    parts.extensions.insert(slip.clone());
     let Ok(response) = inner.call(Request::from_parts(parts, Body::from(body.clone()))).await;
     let failure = crate::rest::fault_in(response.headers());
     // Strangers write few lines, in the log and in the audit log.
