@@ -11,12 +11,12 @@ pub mod layer;
 mod live;
 pub mod oidc;
 pub mod principal;
+mod revalidate;
 pub mod service;
-mod standing;
 pub mod token;
 pub mod trust;
 
 pub use guard::Guard;
 pub use layer::AccessLayer;
 pub use principal::{Principal, Role, principal};
-pub use standing::Standing;
+pub use revalidate::Revalidation;

@@ -2,7 +2,7 @@
 
 use super::convert::{id, short, time};
 use super::{Shared, page};
-use crate::access::{Principal, Standing, principal};
+use crate::access::{Principal, Revalidation, principal};
 use crate::fault::{Code, Fault};
 use crate::pb::{self, events_server::Events};
 use berth_store::EventFilter;
@@ -148,11 +148,11 @@ async fn follow(
     to: mpsc::Sender<Result<pb::Event, Status>>,
 ) {
     let mut wakes = shared.control.wakes();
-    let mut standing = Standing::new(&shared.control, caller);
+    let mut revalidation = Revalidation::new(&shared.control, caller);
     let end = loop {
         // Marked as seen before the look: a commit during it wakes again.
         wakes.mark_unchanged();
-        if let Err(fault) = standing.check().await {
+        if let Err(fault) = revalidation.check().await {
             break fault;
         }
         let found = match &filter {

@@ -5,7 +5,7 @@ use super::build::contexts;
 use super::decide::decide_plan;
 use super::drift::findings;
 use super::verify;
-use crate::access::{Principal, Role, Standing, principal};
+use crate::access::{Principal, Revalidation, Role, principal};
 use crate::api::Shared;
 use crate::convert;
 use crate::fault::{Code, Fault};
@@ -163,11 +163,11 @@ impl Shared {
         let until = came + Duration::from_secs(request.wait_seconds.into()).min(WAIT_MAX);
         let mut wakes = self.control.wakes();
         let mut bucket = Bucket::new();
-        let mut standing = Standing::new(&self.control, caller);
+        let mut revalidation = Revalidation::new(&self.control, caller);
         loop {
             wakes.mark_unchanged();
             // Credentials go out with a task: not to someone whose token was revoked while they waited.
-            standing.check().await?;
+            revalidation.check().await?;
             let ask = LeaseAsk {
                 worker: request.worker.clone(),
                 org: caller.org.clone(),

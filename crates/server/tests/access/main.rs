@@ -9,9 +9,9 @@ mod hostile_results;
 mod hostile_texts;
 mod more;
 mod people;
+mod revalidate;
 mod scopes;
 mod setup;
-mod standing;
 mod table;
 
 use call::{Answer, Protocol};

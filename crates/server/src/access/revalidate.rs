@@ -1,4 +1,4 @@
-//! Whoever waits inside a call, or follows a stream, does so for as long as their token holds and no longer.
+//! Long calls and streams check again and again that the caller's token is still valid.
 
 use super::guard::REMEMBERED_FOR;
 use super::principal::Principal;
@@ -7,26 +7,26 @@ use berth_store::Control;
 use jiff::Timestamp;
 use std::time::Instant;
 
-pub struct Standing<'c> {
+pub struct Revalidation<'c> {
     control: &'c Control,
     caller: &'c Principal,
-    /// When it was last known to hold.
+    /// When the token was last known to be valid.
     known: Instant,
 }
 
-impl<'c> Standing<'c> {
-    /// For a caller who was just let in.
+impl<'c> Revalidation<'c> {
+    /// For a caller whose token was just checked.
     pub fn new(control: &'c Control, caller: &'c Principal) -> Self {
         Self { control, caller, known: Instant::now() }
     }
 
-    /// To be asked before anything more is handed out. Looks at the database about once a second.
+    /// Must pass before more data is sent. Reads the database about once a second.
     pub async fn check(&mut self) -> Result<(), Fault> {
         let ended = |why: &str| Fault::new(Code::Unauthenticated, why).help("log in again:   berth login");
         if self.caller.is_expired(Timestamp::now()) {
             return Err(ended("the token has expired"));
         }
-        // The server itself has none.
+        // Calls by the server itself carry no token.
         if self.caller.token_id.is_empty() || self.known.elapsed() < REMEMBERED_FOR {
             return Ok(());
         }
