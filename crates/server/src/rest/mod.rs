@@ -23,7 +23,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use percent_encoding::percent_decode_str;
 use problem::HttpOnly;
 use read::Misfit;
-use shapes::{Shapes, Unspeakable};
+use shapes::{NoJsonForm, Shapes};
 use std::collections::HashSet;
 use std::sync::Arc;
 use tower::Service;
@@ -72,7 +72,7 @@ impl From<Fault> for Halt {
 
 impl Gateway {
     /// `inside` are the gRPC routes with everything that guards them.
-    pub fn new(inside: Router, guard: Arc<Guard>) -> Result<Self, Unspeakable> {
+    pub fn new(inside: Router, guard: Arc<Guard>) -> Result<Self, NoJsonForm> {
         let mut shapes = Shapes::default();
         let mut routes = Vec::new();
         for method in methods().all() {

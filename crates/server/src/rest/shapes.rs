@@ -61,7 +61,7 @@ pub struct Shapes {
 /// A message that has no form in REST: a mistake in the API's files, found by a test.
 #[derive(Debug, thiserror::Error)]
 #[error("{0} has no form in JSON here")]
-pub struct Unspeakable(String);
+pub struct NoJsonForm(String);
 
 impl Shapes {
     pub fn shape(&self, index: usize) -> &Shape {
@@ -69,7 +69,7 @@ impl Shapes {
     }
 
     /// Adds a message with all that it holds.
-    pub fn add(&mut self, message: &MessageDescriptor) -> Result<usize, Unspeakable> {
+    pub fn add(&mut self, message: &MessageDescriptor) -> Result<usize, NoJsonForm> {
         if let Some(index) = self.by_name.get(message.full_name()) {
             return Ok(*index);
         }
@@ -84,10 +84,10 @@ impl Shapes {
         Ok(index)
     }
 
-    fn field(&mut self, field: &FieldDescriptor) -> Result<Field, Unspeakable> {
-        let unspeakable = || Unspeakable(field.full_name().to_owned());
+    fn field(&mut self, field: &FieldDescriptor) -> Result<Field, NoJsonForm> {
+        let no_json_form = || NoJsonForm(field.full_name().to_owned());
         if field.is_map() || field.containing_oneof().is_some_and(|oneof| !oneof.is_synthetic()) {
-            return Err(unspeakable());
+            return Err(no_json_form());
         }
         let holds = match field.kind() {
             Kind::String => Holds::Text,
@@ -101,7 +101,7 @@ impl Shapes {
                 "google.protobuf.Value" => Holds::Any,
                 _ => Holds::Message(self.add(&message)?),
             },
-            _ => return Err(unspeakable()),
+            _ => return Err(no_json_form()),
         };
         let many = match field.cardinality() {
             Cardinality::Repeated => Many::List,
