@@ -14,14 +14,17 @@ pub struct FieldChange {
     pub from: Value,
     #[serde(default, with = "unknown::property")]
     pub to: Value,
-    /// What this one change takes.
-    pub takes: Takes,
+    /// What this change alone does to the object.
+    #[serde(rename = "takes")]
+    pub effect: ChangeEffect,
 }
 
+/// What a change does to the object it is made to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Takes {
+pub enum ChangeEffect {
     InPlace,
+    /// The object stays, and what it consists of (such as nodes) is made anew step by step.
     Roll,
     Replace,
 }
@@ -31,16 +34,16 @@ pub enum Takes {
 pub fn diff(handler: &dyn Handler, desired: &Props, observed: &Observed) -> Vec<FieldChange> {
     let mut changes = Vec::new();
     for field in handler.fields() {
-        let takes = match field.change {
+        let effect = match field.change {
             Change::CreateOnly => continue,
-            Change::InPlace => Takes::InPlace,
-            Change::Roll => Takes::Roll,
-            Change::Replace => Takes::Replace,
+            Change::InPlace => ChangeEffect::InPlace,
+            Change::Roll => ChangeEffect::Roll,
+            Change::Replace => ChangeEffect::Replace,
         };
         let Some(to) = desired.get(field.name) else { continue };
         let from = observed.props.get(field.name).unwrap_or(&Value::Null);
         if is_unknown(to) || !handler.same(field.name, to, from) {
-            changes.push(FieldChange { field: field.name.into(), from: from.clone(), to: to.clone(), takes });
+            changes.push(FieldChange { field: field.name.into(), from: from.clone(), to: to.clone(), effect });
         }
     }
     changes
@@ -50,7 +53,7 @@ pub fn diff(handler: &dyn Handler, desired: &Props, observed: &Observed) -> Vec<
 pub fn op_for(changes: &[FieldChange]) -> Option<Op> {
     if changes.is_empty() {
         None
-    } else if changes.iter().any(|c| c.takes == Takes::Replace) {
+    } else if changes.iter().any(|c| c.effect == ChangeEffect::Replace) {
         Some(Op::Replace)
     } else {
         Some(Op::Update)

@@ -1,6 +1,6 @@
 //! Drift for people: what was declared, what was found, what applying again would do about it.
 
-use crate::diff::Takes;
+use crate::diff::ChangeEffect;
 use crate::drift::Drift;
 use crate::handler::{Catalog, Provider};
 use crate::unit::UnitState;
@@ -89,13 +89,13 @@ pub async fn findings(catalog: &dyn Catalog, units: &[UnitState], drift: &Drift)
         for change in &changed.changes {
             let refusal = handler.and_then(|h| h.refuse_change(&change.field, &change.from, &change.to));
             let refused = refusal.is_some();
-            let apply = match (refusal, change.takes) {
+            let apply = match (refusal, change.effect) {
                 (Some(why), _) => format!("apply would refuse to put it back: {why}"),
-                (None, Takes::InPlace) => "apply would put it back in place".into(),
-                (None, Takes::Roll) => {
+                (None, ChangeEffect::InPlace) => "apply would put it back in place".into(),
+                (None, ChangeEffect::Roll) => {
                     "apply would put it back with new nodes first, the old ones drained after".into()
                 }
-                (None, Takes::Replace) => "apply would replace it, which needs --allow-replace".into(),
+                (None, ChangeEffect::Replace) => "apply would replace it, which needs --allow-replace".into(),
             };
             let prefix = catalog.place_in_spec(kind, &changed.key).map(|at| format!("{at}.")).unwrap_or_default();
             found.push(Finding {

@@ -33,7 +33,7 @@ mod unit_loop;
 mod unknown;
 
 pub use converge::converge;
-pub use diff::{FieldChange, Takes, diff};
+pub use diff::{ChangeEffect, FieldChange, diff};
 pub use drift::{ChangedUnit, Drift, Drifted, GoneUnit, drift};
 pub use findings::{Finding, findings};
 pub use graph::Graph;

@@ -1,7 +1,7 @@
 //! What would change, and why. Reads clouds, changes nothing.
 
 use crate::deletions::{deletions, gone, live, replaced, strays_of};
-use crate::diff::{FieldChange, Takes, diff, fill, op_for};
+use crate::diff::{ChangeEffect, FieldChange, diff, fill, op_for};
 use crate::graph::Graph;
 use crate::handler::{Catalog, Handler, Provider, Trouble};
 use crate::identity::other_account;
@@ -133,7 +133,7 @@ impl UnitPlan {
 
     /// Whether carrying it out takes away something that is there: needs to be allowed.
     pub fn is_destructive(&self) -> bool {
-        matches!(self.op, Some(Op::Replace | Op::Delete)) || self.changes.iter().any(|c| c.takes == Takes::Roll)
+        matches!(self.op, Some(Op::Replace | Op::Delete)) || self.changes.iter().any(|c| c.effect == ChangeEffect::Roll)
     }
 
     /// Whether something goes that is still there and still in its place.
@@ -483,7 +483,7 @@ impl Planner<'_> {
         planned.op = op_for(&changes);
         if planned.op == Some(Op::Replace) {
             // What is forced by something that is itself replaced cannot come first: its place is not there yet.
-            let dragged = changes.iter().any(|c| c.takes == Takes::Replace && is_unknown(&c.to));
+            let dragged = changes.iter().any(|c| c.effect == ChangeEffect::Replace && is_unknown(&c.to));
             planned.delete_first = dragged || !handler.create_first();
             planned.loses_data = handler.holds_data();
         }
@@ -536,7 +536,7 @@ fn created(handler: &dyn Handler, props: &Props) -> Vec<FieldChange> {
             field: field.into(),
             from: Value::Null,
             to: value.clone(),
-            takes: Takes::InPlace,
+            effect: ChangeEffect::InPlace,
         })
         .collect()
 }

@@ -67,7 +67,7 @@ fn snake_name(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::diff::{FieldChange, Takes};
+    use crate::diff::{ChangeEffect, FieldChange};
     use crate::much_gone::GoneCount;
     use crate::plan::{Action, ResourcePlan, UnitPlan};
     use crate::reason::PlanReason;
@@ -85,7 +85,7 @@ mod tests {
                 field: "network_id".into(),
                 from: json!({"snake_name": 1, "camelName": 2}),
                 to: unknown::unknown(""),
-                takes: Takes::InPlace,
+                effect: ChangeEffect::InPlace,
             }],
             reason: Some(PlanReason::BegunNotFound),
             delete_first: true,

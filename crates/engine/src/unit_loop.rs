@@ -3,7 +3,7 @@
 //! Every pass starts from what the cloud shows, never from what the last call claimed. So a lost answer, a restart after
 //! `kill -9` and the ordinary path are the same code.
 
-use crate::diff::{FieldChange, Takes, diff, op_for};
+use crate::diff::{ChangeEffect, FieldChange, diff, op_for};
 use crate::handler::{Class, Trouble};
 use crate::observe::read_one;
 use crate::patience::{Patience, SHOWS_UP_WITHIN, pause_after, shows_up_by, unanswered_until};
@@ -272,7 +272,7 @@ impl UnitLoop<'_> {
         }
         if !work.deposed.is_empty() {
             // The new object has a name of its own until the old one's is free.
-            changes.retain(|change| change.takes != Takes::InPlace || !self.is_name(&change.field));
+            changes.retain(|change| change.effect != ChangeEffect::InPlace || !self.is_name(&change.field));
         }
         match op_for(&changes) {
             None => self.as_desired(work, observed, wait).await,
@@ -322,7 +322,7 @@ impl UnitLoop<'_> {
     }
 
     async fn change(&self, work: &mut Work, observed: &Observed, changes: Vec<FieldChange>) -> Result<(), Stop> {
-        let rolls = changes.iter().any(|c| c.takes == Takes::Roll);
+        let rolls = changes.iter().any(|c| c.effect == ChangeEffect::Roll);
         let announced = self.planned.is_some_and(|p| match p.op {
             Some(Op::Create | Op::Replace) => true,
             // Once begun, a change may pass through states that the plan did not see.
@@ -375,7 +375,7 @@ impl UnitLoop<'_> {
 
     /// Makes room for a new object: the old one stays until that is ready.
     async fn depose(&self, work: &mut Work, changes: &[FieldChange], allowed: bool) -> Result<(), Stop> {
-        let Some(forcing) = changes.iter().find(|c| c.takes == Takes::Replace) else { return Ok(()) };
+        let Some(forcing) = changes.iter().find(|c| c.effect == ChangeEffect::Replace) else { return Ok(()) };
         if !allowed {
             return Err(self.calls.moved(&format!("has another {}, which takes a replacement", forcing.field)).into());
         }

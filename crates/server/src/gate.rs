@@ -6,7 +6,7 @@ use crate::policy::{Effect, Facts, Policy, Verdict};
 
 use berth_engine::unit::Op;
 use berth_engine::{
-    Action, FieldChange, GoneCount, Plan, PlanReason, ResourcePlan, Takes, UnitPlan, is_unknown, written,
+    Action, ChangeEffect, FieldChange, GoneCount, Plan, PlanReason, ResourcePlan, UnitPlan, is_unknown, written,
 };
 use berth_model::ResourceId;
 use berth_model::annotations::PROTECT;
@@ -191,7 +191,7 @@ fn shown(approved: &ResourcePlan, unit: &UnitPlan) -> bool {
             (_, Op::Adopt) => true,
             // What was half made is finished; the new object of a replacement is a new one.
             (Op::Create, Op::Create) => step.delete_first || !unit.delete_first,
-            (Op::Create | Op::Replace, Op::Update) => unit.changes.iter().all(|c| c.takes != Takes::Roll),
+            (Op::Create | Op::Replace, Op::Update) => unit.changes.iter().all(|c| c.effect != ChangeEffect::Roll),
             (Op::Replace, Op::Create) => true,
             (Op::Replace, Op::Replace | Op::Delete) | (Op::Delete, Op::Delete) => keeps_data,
             (Op::Update, Op::Update) => {
@@ -206,7 +206,7 @@ fn shown(approved: &ResourcePlan, unit: &UnitPlan) -> bool {
 fn is_rest_of(change: &FieldChange, approved: &FieldChange) -> bool {
     change.field == approved.field
         && (change.to == approved.to || is_unknown(&approved.to))
-        && (change.takes == approved.takes || change.takes == Takes::InPlace)
+        && (change.effect == approved.effect || change.effect == ChangeEffect::InPlace)
 }
 
 /// Names what a plan does, not when or how long: an approval is for one digest.
@@ -235,7 +235,7 @@ pub fn digest(plan: &Plan) -> String {
                 put(&mut hash, &change.field);
                 put(&mut hash, &canonical(&written(&change.from)));
                 put(&mut hash, &canonical(&written(&change.to)));
-                put(&mut hash, &format!("{:?}", change.takes));
+                put(&mut hash, &format!("{:?}", change.effect));
             }
         }
     }

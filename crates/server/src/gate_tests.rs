@@ -5,12 +5,12 @@ fn id() -> ResourceId {
     ResourceId { env: "prod".into(), ..ResourceId::new("CivoKubernetesCluster", "shop") }
 }
 
-fn unit(key: &str, op: Option<Op>, changes: &[(&str, Value, Value, Takes)]) -> UnitPlan {
-    let changes = changes.iter().map(|(field, from, to, takes)| FieldChange {
+fn unit(key: &str, op: Option<Op>, changes: &[(&str, Value, Value, ChangeEffect)]) -> UnitPlan {
+    let changes = changes.iter().map(|(field, from, to, effect)| FieldChange {
         field: (*field).into(),
         from: from.clone(),
         to: to.clone(),
-        takes: *takes,
+        effect: *effect,
     });
     UnitPlan { op, changes: changes.collect(), ..UnitPlan::untouched(key, format!("civo.{key}"), "") }
 }
@@ -24,7 +24,7 @@ fn plan(action: Action, units: Vec<UnitPlan>) -> Plan {
 fn count(to: i64) -> Plan {
     plan(
         Action::Update,
-        vec![unit("cluster", Some(Op::Update), &[("node_count", json!(3), json!(to), Takes::InPlace)])],
+        vec![unit("cluster", Some(Op::Update), &[("node_count", json!(3), json!(to), ChangeEffect::InPlace)])],
     )
 }
 
@@ -81,8 +81,10 @@ fn what_takes_something_away_must_be_allowed() {
     assert!(blocked(&removed, &input()).contains("partly"));
     removed.resources[0].units[0].reason = Some(PlanReason::AlreadyReplaced);
     assert!(matches!(decide(&removed, &input(), None), Gate::Proceed { .. }));
-    let roll =
-        plan(Action::Update, vec![unit("pool", Some(Op::Update), &[("size", json!("m"), json!("l"), Takes::Roll)])]);
+    let roll = plan(
+        Action::Update,
+        vec![unit("pool", Some(Op::Update), &[("size", json!("m"), json!("l"), ChangeEffect::Roll)])],
+    );
     assert!(blocked(&roll, &input()).contains("--allow-replace"));
 }
 
@@ -121,7 +123,7 @@ fn a_protected_environment_waits_for_the_approval_of_this_plan() {
 /// After a crash, what remains of an approved plan goes on; anything beyond it asks again.
 #[test]
 fn the_rest_of_an_approved_plan_needs_no_second_approval() {
-    let create = |key: &str| unit(key, Some(Op::Create), &[("size", Value::Null, json!("m"), Takes::InPlace)]);
+    let create = |key: &str| unit(key, Some(Op::Create), &[("size", Value::Null, json!("m"), ChangeEffect::InPlace)]);
     let whole = plan(Action::Create, vec![create("network"), create("cluster"), create("pool/gpu")]);
     let rest = plan(
         Action::Update,
@@ -131,7 +133,7 @@ fn the_rest_of_an_approved_plan_needs_no_second_approval() {
     // What was made half is brought to what was approved.
     let mend = plan(
         Action::Update,
-        vec![unit("cluster", Some(Op::Update), &[("labels", json!([]), json!(["a"]), Takes::InPlace)])],
+        vec![unit("cluster", Some(Op::Update), &[("labels", json!([]), json!(["a"]), ChangeEffect::InPlace)])],
     );
     assert!(proceeds(&mend, &approved(&whole)));
     // But replacing or deleting was never shown.
@@ -156,23 +158,25 @@ fn the_rest_of_an_approved_plan_needs_no_second_approval() {
 
 #[test]
 fn an_update_goes_on_only_where_it_was_to_lead() {
-    let change = |field: &str, from: i64, to: i64, takes| (field.to_owned(), json!(from), json!(to), takes);
-    let update = |changes: &[(String, Value, Value, Takes)]| {
+    let change = |field: &str, from: i64, to: i64, effect| (field.to_owned(), json!(from), json!(to), effect);
+    let update = |changes: &[(String, Value, Value, ChangeEffect)]| {
         let changes: Vec<_> = changes.iter().map(|(f, a, b, t)| (f.as_str(), a.clone(), b.clone(), *t)).collect();
         plan(Action::Update, vec![unit("cluster", Some(Op::Update), &changes)])
     };
-    let whole = update(&[change("count", 3, 5, Takes::InPlace), change("version", 29, 30, Takes::Roll)]);
-    assert!(proceeds(&update(&[change("version", 29, 30, Takes::Roll)]), &approved(&whole)));
+    let whole = update(&[change("count", 3, 5, ChangeEffect::InPlace), change("version", 29, 30, ChangeEffect::Roll)]);
+    assert!(proceeds(&update(&[change("version", 29, 30, ChangeEffect::Roll)]), &approved(&whole)));
     // Somebody scaled it by hand meanwhile: it still leads to the five that were approved.
-    assert!(proceeds(&update(&[change("count", 4, 5, Takes::InPlace)]), &approved(&whole)));
-    assert!(!proceeds(&update(&[change("count", 3, 9, Takes::InPlace)]), &approved(&whole)));
-    assert!(!proceeds(&update(&[change("count", 3, 5, Takes::Roll)]), &approved(&whole)));
-    assert!(!proceeds(&update(&[change("region", 1, 2, Takes::InPlace)]), &approved(&whole)));
+    assert!(proceeds(&update(&[change("count", 4, 5, ChangeEffect::InPlace)]), &approved(&whole)));
+    assert!(!proceeds(&update(&[change("count", 3, 9, ChangeEffect::InPlace)]), &approved(&whole)));
+    assert!(!proceeds(&update(&[change("count", 3, 5, ChangeEffect::Roll)]), &approved(&whole)));
+    assert!(!proceeds(&update(&[change("region", 1, 2, ChangeEffect::InPlace)]), &approved(&whole)));
     // A value that was to be known after apply is known by now.
     let unknown = berth_engine::unknown("id of network");
-    let later =
-        plan(Action::Update, vec![unit("cluster", Some(Op::Update), &[("net", json!(1), unknown, Takes::InPlace)])]);
-    assert!(proceeds(&update(&[change("net", 1, 77, Takes::InPlace)]), &approved(&later)));
+    let later = plan(
+        Action::Update,
+        vec![unit("cluster", Some(Op::Update), &[("net", json!(1), unknown, ChangeEffect::InPlace)])],
+    );
+    assert!(proceeds(&update(&[change("net", 1, 77, ChangeEffect::InPlace)]), &approved(&later)));
     // An approved update is no permission to delete the resource, nor the other way round.
     let delete = plan(Action::Delete, vec![unit("cluster", Some(Op::Delete), &[])]);
     assert!(!proceeds(&delete, &approved(&whole)) && !proceeds(&whole, &approved(&delete)));

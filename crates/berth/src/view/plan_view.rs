@@ -6,7 +6,8 @@ use crate::view::terminal::{PIPE_WIDTH, harmless_line, stdout_width};
 use anstyle::{AnsiColor, Style};
 use berth_engine::unit::{Op, Stray};
 use berth_engine::{
-    Action, FieldChange, GoneCount, KNOWN_AFTER_APPLY, Plan, PlanReason, ResourcePlan, Takes, UnitPlan, is_unknown,
+    Action, ChangeEffect, FieldChange, GoneCount, KNOWN_AFTER_APPLY, Plan, PlanReason, ResourcePlan, UnitPlan,
+    is_unknown,
 };
 use serde_json::Value;
 
@@ -99,7 +100,7 @@ fn headline(resource: &ResourcePlan) -> String {
             None => "update in place".to_owned(),
         },
         Action::Replace => {
-            let forcing = resource.units.iter().flat_map(|u| &u.changes).find(|c| c.takes == Takes::Replace);
+            let forcing = resource.units.iter().flat_map(|u| &u.changes).find(|c| c.effect == ChangeEffect::Replace);
             match forcing {
                 Some(change) => format!("replace: {} cannot change in place", change.field),
                 None => "replace".to_owned(),
@@ -165,7 +166,7 @@ fn unit_lines(text: &mut String, resource: &ResourcePlan, unit: &UnitPlan, room:
 
 /// Whether its nodes are replaced by others.
 fn rolls(unit: &UnitPlan) -> bool {
-    unit.changes.iter().any(|c| c.takes == Takes::Roll)
+    unit.changes.iter().any(|c| c.effect == ChangeEffect::Roll)
 }
 
 fn change_lines(text: &mut String, prefix: &str, change: &FieldChange, op: Op, room: usize) {

@@ -4,7 +4,7 @@ use super::lower::{lowered, manifest};
 use crate::{Credentials, connect};
 use berth_engine::handler::{Class, Handler, Outcome, Provider};
 use berth_engine::unit::{Observed, Op, Phase, Props, Readiness, Unit};
-use berth_engine::{FieldChange, Takes, UnitPlan, diff};
+use berth_engine::{ChangeEffect, FieldChange, UnitPlan, diff};
 use berth_sandbox::{Config, Sandbox, Speed};
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -510,7 +510,7 @@ async fn expected_times_follow_what_changes() {
     let world = World::new().await;
     let unit = cluster_unit("net-1", "g4s.kube.small", 3, "1.30.5");
     let seconds = |field: &str, from: Value, to: Value| {
-        let change = FieldChange { field: field.into(), from, to, takes: Takes::InPlace };
+        let change = FieldChange { field: field.into(), from, to, effect: ChangeEffect::InPlace };
         world.handler(CLUSTER).typical(Op::Update, &unit.props, &[change]).unwrap().as_secs()
     };
     assert_eq!(seconds("default_node_pool.node_count", json!(2), json!(3)), 60);
