@@ -55,7 +55,7 @@ struct Work {
     answer_by: Option<Instant>,
     /// Made by this run.
     created: bool,
-    /// Deposed by this run.
+    /// This run marked the old object as replaced.
     replaced: bool,
     /// Changed by this run.
     updated: bool,
@@ -277,7 +277,7 @@ impl UnitLoop<'_> {
         match op_for(&changes) {
             None => self.as_desired(work, observed, wait).await,
             Some(Op::Update) => self.change(work, &observed, changes).await.map(|()| None),
-            Some(_) => self.depose(work, &changes, replace).await.map(|()| None),
+            Some(_) => self.mark_replaced(work, &changes, replace).await.map(|()| None),
         }
     }
 
@@ -373,8 +373,8 @@ impl UnitLoop<'_> {
         Ok(())
     }
 
-    /// Makes room for a new object: the old one stays until that is ready.
-    async fn depose(&self, work: &mut Work, changes: &[FieldChange], allowed: bool) -> Result<(), Stop> {
+    /// Marks the old object as replaced, so that a new one is made. The old one stays until the new one is ready.
+    async fn mark_replaced(&self, work: &mut Work, changes: &[FieldChange], allowed: bool) -> Result<(), Stop> {
         let Some(forcing) = changes.iter().find(|c| c.effect == ChangeEffect::Replace) else { return Ok(()) };
         if !allowed {
             return Err(self.calls.moved(&format!("has another {}, which takes a replacement", forcing.field)).into());
