@@ -2,7 +2,7 @@
 
 use crate::access::head_sinks::HeadSinks;
 use crate::access::oidc::{Oidc, OidcConfig, OidcError};
-use crate::access::{self, AccessLayer, Guard};
+use crate::access::{self, AccessLayer, Authenticator};
 use crate::api::Shared;
 use crate::api::front::{Front, Health};
 use crate::fault::{Code, Fault};
@@ -188,15 +188,17 @@ pub async fn start(mut config: Config) -> Result<Running, StartError> {
 
     let stop = CancellationToken::new();
     let shared = Arc::new(Shared::new(control, config, stop.clone()));
-    let guard = Arc::new(Guard::new(shared.control.clone(), &shared.config.limits, shared.metrics.clone()));
-    let inside = inside(&shared, &guard, oidc).await?;
-    let gateway = Gateway::new(inside.clone(), guard.clone()).map_err(|error| StartError::Api(error.to_string()))?;
+    let authenticator =
+        Arc::new(Authenticator::new(shared.control.clone(), &shared.config.limits, shared.metrics.clone()));
+    let inside = inside(&shared, &authenticator, oidc).await?;
+    let gateway =
+        Gateway::new(inside.clone(), authenticator.clone()).map_err(|error| StartError::Api(error.to_string()))?;
     let front = Arc::new(Front::new(shared.clone(), inside, gateway));
 
     let (ca, fingerprint) = (certificates.authority(), certificates.fingerprint());
     let mut tasks = vec![tokio::spawn(certificates.renew(stop.clone()))];
-    tasks.push(tokio::spawn(guard.clone().keep_live(stop.clone())));
-    tasks.push(tokio::spawn(guard.keep(stop.clone())));
+    tasks.push(tokio::spawn(authenticator.clone().keep_live(stop.clone())));
+    tasks.push(tokio::spawn(authenticator.keep(stop.clone())));
     tasks.push(crate::controller::spawn(shared.clone(), stop.clone()));
     tasks.extend(crate::worker::in_process(&shared, stop.clone()));
     let heads = shared.config.audit_heads.clone();
@@ -241,7 +243,11 @@ fn within_open_files(connections: usize) -> usize {
 }
 
 /// The gRPC routes with everything that guards them: what REST calls, and what gRPC calls.
-async fn inside(shared: &Arc<Shared>, guard: &Arc<Guard>, oidc: Option<Arc<Oidc>>) -> Result<Router, StartError> {
+async fn inside(
+    shared: &Arc<Shared>,
+    authenticator: &Arc<Authenticator>,
+    oidc: Option<Arc<Oidc>>,
+) -> Result<Router, StartError> {
     let failed = |error: tonic_reflection::server::Error| StartError::Api(error.to_string());
     let described = || {
         tonic_reflection::server::Builder::configure()
@@ -257,8 +263,12 @@ async fn inside(shared: &Arc<Shared>, guard: &Arc<Guard>, oidc: Option<Arc<Oidc>
     routes.add_service(reflection).add_service(reflection_alpha).add_service(health);
     crate::api::add_services(&mut routes, shared);
     routes.add_service(crate::tasks::server(shared));
-    routes.add_service(AccessServer::new(access::service::Service::new(guard.clone(), oidc, shared.is_sandbox())));
-    Ok(routes.routes().prepare().into_axum_router().layer(AccessLayer::new(guard.clone())))
+    routes.add_service(AccessServer::new(access::service::Service::new(
+        authenticator.clone(),
+        oidc,
+        shared.is_sandbox(),
+    )));
+    Ok(routes.routes().prepare().into_axum_router().layer(AccessLayer::new(authenticator.clone())))
 }
 
 fn make_folder(folder: &Path) -> Result<(), StartError> {

@@ -2,7 +2,7 @@
 //! suffices, and what lands in the audit log.
 
 use super::audit::{Call, is_one_message};
-use super::guard::Guard;
+use super::authenticate::Authenticator;
 use super::principal::{Principal, Role};
 use crate::api::methods::{Access, Method, methods};
 use crate::fault::{Code, Fault};
@@ -31,30 +31,30 @@ const OPEN_SERVICES: [&str; 3] =
 
 #[derive(Clone)]
 pub struct AccessLayer {
-    guard: Arc<Guard>,
+    authenticator: Arc<Authenticator>,
 }
 
 impl AccessLayer {
-    pub fn new(guard: Arc<Guard>) -> Self {
-        Self { guard }
+    pub fn new(authenticator: Arc<Authenticator>) -> Self {
+        Self { authenticator }
     }
 }
 
 impl<S> Layer<S> for AccessLayer {
-    type Service = Guarded<S>;
+    type Service = AccessService<S>;
 
-    fn layer(&self, inner: S) -> Guarded<S> {
-        Guarded { guard: self.guard.clone(), inner }
+    fn layer(&self, inner: S) -> AccessService<S> {
+        AccessService { authenticator: self.authenticator.clone(), inner }
     }
 }
 
 #[derive(Clone)]
-pub struct Guarded<S> {
-    guard: Arc<Guard>,
+pub struct AccessService<S> {
+    authenticator: Arc<Authenticator>,
     inner: S,
 }
 
-impl<S> Service<Request<Body>> for Guarded<S>
+impl<S> Service<Request<Body>> for AccessService<S>
 where
     S: Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Clone + Send + 'static,
     S::Future: Send,
@@ -71,8 +71,8 @@ where
         // The one that was asked whether it is ready must be the one that is called.
         let fresh = self.inner.clone();
         let inner = std::mem::replace(&mut self.inner, fresh);
-        let guard = self.guard.clone();
-        Box::pin(async move { Ok(pass(guard, inner, request).await.unwrap_or_else(refuse)) })
+        let authenticator = self.authenticator.clone();
+        Box::pin(async move { Ok(pass(authenticator, inner, request).await.unwrap_or_else(refuse)) })
     }
 }
 
@@ -80,7 +80,11 @@ fn refuse(fault: Fault) -> Response<Body> {
     tonic::Status::from(fault).into_http()
 }
 
-async fn pass<S>(guard: Arc<Guard>, mut inner: S, request: Request<Body>) -> Result<Response<Body>, Fault>
+async fn pass<S>(
+    authenticator: Arc<Authenticator>,
+    mut inner: S,
+    request: Request<Body>,
+) -> Result<Response<Body>, Fault>
 where
     S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
 {
@@ -94,7 +98,7 @@ where
     };
     let (mut parts, body) = request.into_parts();
     let peer = peer(&parts);
-    let principal = admit(&guard, method, &parts).await?;
+    let principal = admit(&authenticator, method, &parts).await?;
     let actor = match &principal {
         Some(principal) => Call::by(principal),
         None => Actor::new(anonymous(peer)),
@@ -117,7 +121,7 @@ where
     }
     let call = Call { method, body: &body, actor };
     if let Err(fault) = allowed {
-        call.write(guard.control(), Some(&fault)).await?;
+        call.write(authenticator.control(), Some(&fault)).await?;
         return Err(fault);
     }
     let Ok(response) = inner.call(Request::from_parts(parts, Body::from(body.clone()))).await;
@@ -125,20 +129,24 @@ where
     // Strangers write few lines, in the log and in the audit log.
     if method.is_public()
         && failure.is_some()
-        && let Some(fault) = guard.too_many(peer)
+        && let Some(fault) = authenticator.too_many(peer)
     {
         return Err(fault);
     }
     // A secret is not on its way before this is on disk.
-    call.write(guard.control(), failure.as_ref()).await?;
+    call.write(authenticator.control(), failure.as_ref()).await?;
     if method.is_public() && failure.is_some() {
-        guard.failed(peer, None, "login");
+        authenticator.failed(peer, None, "login");
     }
     Ok(response)
 }
 
 /// Who calls; `None` for methods without a token. The gateway may have asked already, before it read a body.
-pub(crate) async fn admit(guard: &Guard, method: &Method, parts: &Parts) -> Result<Option<Arc<Principal>>, Fault> {
+pub(crate) async fn admit(
+    authenticator: &Authenticator,
+    method: &Method,
+    parts: &Parts,
+) -> Result<Option<Arc<Principal>>, Fault> {
     match method.access {
         Access::Public => return Ok(None),
         Access::Unspecified => {
@@ -149,7 +157,7 @@ pub(crate) async fn admit(guard: &Guard, method: &Method, parts: &Parts) -> Resu
     if let Some(known) = parts.extensions.get::<Arc<Principal>>() {
         return Ok(Some(known.clone()));
     }
-    let principal = guard.authenticate(&parts.headers, peer(parts)).await?;
+    let principal = authenticator.authenticate(&parts.headers, peer(parts)).await?;
     if let Some(peer) = parts.extensions.get::<Peer>() {
         peer.place.settle();
     }

@@ -5,7 +5,7 @@
 
 mod attempts;
 pub mod audit;
-pub mod guard;
+pub mod authenticate;
 pub mod head_sinks;
 pub mod layer;
 mod live;
@@ -16,7 +16,7 @@ pub mod service;
 pub mod token;
 pub mod trust;
 
-pub use guard::Guard;
+pub use authenticate::Authenticator;
 pub use layer::AccessLayer;
 pub use principal::{Principal, Role, principal};
 pub use revalidate::Revalidation;

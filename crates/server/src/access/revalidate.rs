@@ -1,6 +1,6 @@
 //! Long calls and streams check again and again that the caller's token is still valid.
 
-use super::guard::REMEMBERED_FOR;
+use super::authenticate::REMEMBERED_FOR;
 use super::principal::Principal;
 use crate::fault::{Code, Fault};
 use berth_store::Control;

@@ -1,7 +1,7 @@
 //! The service `Access`: tokens, logins, the audit log, and the keys.
 
 use super::audit::note;
-use super::guard::Guard;
+use super::authenticate::Authenticator;
 use super::oidc::Oidc;
 use super::principal::{Principal, Role, principal};
 use super::token;
@@ -33,15 +33,15 @@ const LOOKED_AT_MAX: u32 = 10_000;
 
 pub struct Service {
     control: Control,
-    guard: Arc<Guard>,
+    authenticator: Arc<Authenticator>,
     oidc: Option<Arc<Oidc>>,
     /// The server's clouds are simulated.
     sandbox: bool,
 }
 
 impl Service {
-    pub fn new(guard: Arc<Guard>, oidc: Option<Arc<Oidc>>, sandbox: bool) -> Self {
-        Self { control: guard.control().clone(), guard, oidc, sandbox }
+    pub fn new(authenticator: Arc<Authenticator>, oidc: Option<Arc<Oidc>>, sandbox: bool) -> Self {
+        Self { control: authenticator.control().clone(), authenticator, oidc, sandbox }
     }
 
     async fn create(
@@ -73,7 +73,7 @@ impl Service {
         let note = note("create token", format!("token {} ({})", new.name, new.id), detail);
         let hash = new.hash;
         let row = self.control.create_token(new, &caller.actor, note, now).await?;
-        self.guard.made(hash);
+        self.authenticator.made(hash);
         Ok(pb::CreateTokenResponse { token: Some(shown(&row)), secret: secret.expose_secret().to_owned() })
     }
 
@@ -130,7 +130,7 @@ impl Service {
     async fn end(&self, id: &str, name: &str, action: &str, caller: &Principal) -> Result<pb::Token, Fault> {
         let note = note(action, format!("token {name} ({id})"), "");
         let row = self.control.revoke_token(id, &caller.actor, note, Timestamp::now()).await?;
-        self.guard.forget(id);
+        self.authenticator.forget(id);
         Ok(shown(&row))
     }
 
@@ -166,7 +166,7 @@ impl Service {
             ControlError::UsedLogin => super::oidc::invalid("it was used to log in already"),
             error => error.into(),
         })?;
-        self.guard.made(hash);
+        self.authenticator.made(hash);
         Ok(pb::CreateTokenResponse { token: Some(shown(&row)), secret: secret.expose_secret().to_owned() })
     }
 

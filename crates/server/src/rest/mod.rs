@@ -8,7 +8,7 @@ mod shapes;
 mod sse;
 mod write;
 
-use crate::access::Guard;
+use crate::access::Authenticator;
 use crate::access::layer::admit;
 use crate::api::methods::{Method, Segment, methods};
 use crate::fault::{Code, Fault};
@@ -55,7 +55,7 @@ pub struct Gateway {
     routes: Vec<Route>,
     detail: usize,
     inside: Router,
-    guard: Arc<Guard>,
+    authenticator: Arc<Authenticator>,
 }
 
 /// What is in the way of a REST call before the method is reached.
@@ -72,7 +72,7 @@ impl From<Fault> for Halt {
 
 impl Gateway {
     /// `inside` are the gRPC routes with everything that guards them.
-    pub fn new(inside: Router, guard: Arc<Guard>) -> Result<Self, NoJsonForm> {
+    pub fn new(inside: Router, authenticator: Arc<Authenticator>) -> Result<Self, NoJsonForm> {
         let mut shapes = Shapes::default();
         let mut routes = Vec::new();
         for method in methods().all() {
@@ -106,7 +106,7 @@ impl Gateway {
         }
         let detail = methods().pool.get_message_by_name("berth.api.v1.ErrorDetail");
         let detail = detail.map(|detail| shapes.add(&detail)).transpose()?.unwrap_or_default();
-        Ok(Self { shapes: Arc::new(shapes), routes, detail, inside, guard })
+        Ok(Self { shapes: Arc::new(shapes), routes, detail, inside, authenticator })
     }
 
     /// Which method a request is for; `None` where there is none.
@@ -178,7 +178,7 @@ impl Gateway {
             return Err(Halt::Http(HttpOnly::NotAcceptable, detail));
         }
         // Nothing of a body is read for someone who may not call.
-        if let Some(caller) = admit(&self.guard, route.method, &parts).await? {
+        if let Some(caller) = admit(&self.authenticator, route.method, &parts).await? {
             parts.extensions.insert(caller);
         }
         let message = self.message(route, values, &parts, body).await?;

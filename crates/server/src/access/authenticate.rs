@@ -32,7 +32,7 @@ struct Remembered {
 }
 
 /// Authenticates callers of one server.
-pub struct Guard {
+pub struct Authenticator {
     control: Control,
     remembered: Mutex<HashMap<[u8; 32], Remembered>>,
     attempts: Attempts,
@@ -43,7 +43,7 @@ pub struct Guard {
     used: Mutex<HashMap<String, Timestamp>>,
 }
 
-impl Guard {
+impl Authenticator {
     pub fn new(control: Control, limits: &Limits, metrics: Metrics) -> Self {
         Self {
             live: Live::new(control.clone(), metrics.clone()),
