@@ -50,9 +50,9 @@ pub enum TelemetryError {
 }
 
 /// Sends what is left when it is dropped or stopped.
-pub struct Guard(Option<SdkTracerProvider>);
+pub struct TracerShutdown(Option<SdkTracerProvider>);
 
-impl Guard {
+impl TracerShutdown {
     pub fn stop(self) {
         if let Some(provider) = &self.0
             && let Err(error) = provider.shutdown_with_timeout(FLUSH_WITHIN)
@@ -63,7 +63,7 @@ impl Guard {
 }
 
 /// Starts logs, and traces where an endpoint is given. Inside a runtime; once for a process.
-pub fn start(telemetry: &Telemetry) -> Result<Guard, TelemetryError> {
+pub fn start(telemetry: &Telemetry) -> Result<TracerShutdown, TelemetryError> {
     let level = match telemetry.verbose {
         0 => LevelFilter::INFO,
         1 => LevelFilter::DEBUG,
@@ -86,7 +86,7 @@ pub fn start(telemetry: &Telemetry) -> Result<Guard, TelemetryError> {
         layers.push(traces.with_filter(Targets::new().with_target("berth", LevelFilter::INFO)).boxed());
     }
     tracing_subscriber::registry().with(layers).init();
-    Ok(Guard(provider))
+    Ok(TracerShutdown(provider))
 }
 
 fn provider(service: &'static str, endpoint: &str) -> Result<SdkTracerProvider, TelemetryError> {
