@@ -1,4 +1,4 @@
-//! The guardrails as they are stored: Environments and Policies, read when a plan is decided about.
+//! Evaluates stored policies for a plan.
 
 use crate::api::Shared;
 use crate::fault::{Code, Fault};
