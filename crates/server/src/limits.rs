@@ -93,11 +93,11 @@ impl Default for Limits {
 }
 
 /// Of all connections, those that strangers share.
-pub fn stranger_places(connections: usize) -> usize {
+pub fn stranger_slots(connections: usize) -> usize {
     (connections / 4).max(1)
 }
 
 /// And those that are kept for whoever showed a valid token.
-pub fn known_places(connections: usize) -> usize {
-    connections.saturating_sub(stranger_places(connections)).max(1)
+pub fn known_slots(connections: usize) -> usize {
+    connections.saturating_sub(stranger_slots(connections)).max(1)
 }

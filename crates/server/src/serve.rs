@@ -1,13 +1,13 @@
 //! Connections: accepted while there is room, encrypted, bounded in every direction, and ended in order.
 
 use crate::address::{TrustedProxies, proxied};
+use crate::connection_slots::{ConnectionSlot, ConnectionSlots, OpenRequest};
 use crate::limits::{
     ACCEPT_SLACK, DISCARD_BYTES_MAX, DISCARD_WITHIN, DISCARDS_MAX, DRAIN_WITHIN, FAREWELL_WITHIN, GIVE_BACK_EVERY,
     GIVE_BACK_FOR, HANDSHAKE_WITHIN, HEADER_BYTES_MAX, HEADERS_MAX, HEADERS_WITHIN, Limits, PING_EVERY, PROXY_WITHIN,
     STALLED_AFTER, STREAMS_MAX,
 };
 use crate::metrics::Metrics;
-use crate::places::{Open, Place, Places};
 use axum::body::{Body, HttpBody};
 use axum::http::{Request, Response, header};
 use bytes::Bytes;
@@ -42,8 +42,8 @@ pub struct Peer {
     pub address: IpAddr,
     /// It showed a certificate that the authority for clients signed.
     pub certified: bool,
-    /// The connection's place.
-    pub place: Arc<Place>,
+    /// The connection's slot.
+    pub slot: Arc<ConnectionSlot>,
 }
 
 /// What answers requests.
@@ -56,7 +56,7 @@ struct Port<A> {
     /// `None`: what is said here is no secret.
     tls: Option<TlsAcceptor>,
     app: Arc<A>,
-    places: Arc<Places>,
+    slots: Arc<ConnectionSlots>,
     proxies: TrustedProxies,
     metrics: Metrics,
     stop: CancellationToken,
@@ -71,11 +71,11 @@ pub async fn serve<A: Answer>(
     metrics: Metrics,
     stop: CancellationToken,
 ) {
-    let room = Arc::new(Semaphore::new(limits.connections + ACCEPT_SLACK));
+    let slots = Arc::new(Semaphore::new(limits.connections + ACCEPT_SLACK));
     let port = Arc::new(Port {
         tls: tls.map(TlsAcceptor::from),
         app,
-        places: Places::new(limits),
+        slots: ConnectionSlots::new(limits),
         proxies: limits.proxies.clone(),
         metrics,
         stop: stop.clone(),
@@ -90,7 +90,7 @@ pub async fn serve<A: Answer>(
         let permit = tokio::select! {
             biased;
             () = stop.cancelled() => break,
-            Ok(permit) = room.clone().acquire_owned() => permit,
+            Ok(permit) = slots.clone().acquire_owned() => permit,
         };
         let accepted = tokio::select! {
             biased;
@@ -154,22 +154,22 @@ impl<A: Answer> Port<A> {
             }
         }
         // A proxy that says whose each request is has many callers on one connection.
-        let place = match from_proxy && !self.proxies.proxy_protocol {
-            true => self.places.enter_trusted(address),
-            false => self.places.enter(address),
+        let slot = match from_proxy && !self.proxies.proxy_protocol {
+            true => self.slots.enter_trusted(address),
+            false => self.slots.enter(address),
         };
         tokio::select! {
-            () = self.serve(Stalling::new(stream), address, &place) => {}
-            () = place.evicted() => tracing::debug!(%address, "a connection without a token made way for another"),
+            () = self.serve(Stalling::new(stream), address, &slot) => {}
+            () = slot.evicted() => tracing::debug!(%address, "a connection without a token made way for another"),
         }
     }
 
-    async fn serve(&self, stream: Stalling<TcpStream>, address: IpAddr, place: &Arc<Place>) {
-        let Some(tls) = &self.tls else { return self.http(stream, address, false, place).await };
+    async fn serve(&self, stream: Stalling<TcpStream>, address: IpAddr, slot: &Arc<ConnectionSlot>) {
+        let Some(tls) = &self.tls else { return self.http(stream, address, false, slot).await };
         match timeout(HANDSHAKE_WITHIN, tls.accept(stream)).await {
             Ok(Ok(stream)) => {
                 let certified = stream.get_ref().1.peer_certificates().is_some_and(|shown| !shown.is_empty());
-                self.http(stream, address, certified, place).await;
+                self.http(stream, address, certified, slot).await;
             }
             Ok(Err(error)) => {
                 self.metrics.handshakes_failed.inc();
@@ -182,14 +182,14 @@ impl<A: Answer> Port<A> {
         }
     }
 
-    async fn http<S>(&self, stream: S, address: IpAddr, certified: bool, place: &Arc<Place>)
+    async fn http<S>(&self, stream: S, address: IpAddr, certified: bool, slot: &Arc<ConnectionSlot>)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let service = service_fn(|request: Request<Incoming>| {
             let app = self.app.clone();
             let caller = self.proxies.forwarded(address, request.headers());
-            let peer = Peer { address: caller, certified, place: place.clone() };
+            let peer = Peer { address: caller, certified, slot: slot.clone() };
             async move { Ok::<_, Infallible>(answered(app, request, peer).await) }
         });
         let builder = builder();
@@ -201,7 +201,7 @@ impl<A: Answer> Port<A> {
                 connection.as_mut().graceful_shutdown();
                 connection.await
             }
-            () = place.idle() => {
+            () = slot.idle() => {
                 connection.as_mut().graceful_shutdown();
                 match timeout(FAREWELL_WITHIN, connection).await {
                     Ok(ended) => ended,
@@ -236,15 +236,15 @@ fn builder() -> Builder<TokioExecutor> {
     builder
 }
 
-/// Lets the connection's place know for how long it is used. What a stranger was answered does not keep its connection:
+/// Lets the connection's slot know for how long it is used. What a stranger was answered does not keep its connection:
 /// the answers are short, and whoever takes them slowly has no claim to more time.
 async fn answered<A: Answer>(app: Arc<A>, request: Request<Incoming>, peer: Peer) -> Response<Body> {
-    let place = peer.place.clone();
-    let open = place.open();
+    let slot = peer.slot.clone();
+    let open = slot.open();
     let expects = request.headers().contains_key(header::EXPECT);
     let request = request.map(|body| Body::new(Received { body: Some(body), begun: false, expects }));
     let response = app.answer(request, peer).await;
-    if !place.is_known() {
+    if !slot.is_known() {
         return response;
     }
     response.map(|body| Body::new(Sent { body, _open: open }))
@@ -313,7 +313,7 @@ async fn discard(mut body: Incoming) {
 /// An answer's body, as long as it lasts.
 struct Sent {
     body: Body,
-    _open: Open,
+    _open: OpenRequest,
 }
 
 impl hyper::body::Body for Sent {
@@ -336,7 +336,7 @@ impl hyper::body::Body for Sent {
     }
 }
 
-/// A connection whose other end must go on taking what it is sent: a reader that stands still would hold its place forever.
+/// A connection whose other end must go on taking what it is sent: a reader that stands still would hold its slot forever.
 struct Stalling<S> {
     inner: S,
     /// Set while a write waits.

@@ -159,7 +159,7 @@ pub(crate) async fn admit(
     }
     let principal = authenticator.authenticate(&parts.headers, peer(parts)).await?;
     if let Some(peer) = parts.extensions.get::<Peer>() {
-        peer.place.settle();
+        peer.slot.mark_known();
     }
     Ok(Some(principal))
 }

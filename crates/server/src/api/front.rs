@@ -28,7 +28,7 @@ pub struct Front {
     shared: Arc<Shared>,
     inside: Router,
     gateway: Gateway,
-    room: Semaphore,
+    slots: Semaphore,
     /// For what needs no token.
     public: PublicSlots,
     openapi: OnceLock<Bytes>,
@@ -36,17 +36,17 @@ pub struct Front {
 
 impl Front {
     pub fn new(shared: Arc<Shared>, inside: Router, gateway: Gateway) -> Self {
-        let room = Semaphore::new(shared.config.limits.requests);
-        Self { shared, inside, gateway, room, public: PublicSlots::default(), openapi: OnceLock::new() }
+        let slots = Semaphore::new(shared.config.limits.requests);
+        Self { shared, inside, gateway, slots, public: PublicSlots::default(), openapi: OnceLock::new() }
     }
 
-    /// A place for a call; `None` when all are taken.
+    /// A slot for a call; `None` when all are taken.
     fn slot(&self, method: Option<&Method>, request: &Request<Body>) -> Option<Slot<'_>> {
         if method.is_none_or(Method::is_public) {
             let peer = request.extensions().get::<Peer>();
             return self.public.take(peer.map(|peer| peer.address)).map(Slot::Public);
         }
-        self.room.try_acquire().ok().map(Slot::Any)
+        self.slots.try_acquire().ok().map(Slot::Any)
     }
 
     async fn grpc(&self, request: Request<Body>, method: Option<&'static Method>) -> Response<Body> {
@@ -226,7 +226,7 @@ enum Slot<'s> {
 }
 
 impl Slot<'_> {
-    /// Returns when its place is another's.
+    /// Returns when its slot is given to another call.
     async fn evicted(&self) {
         match self {
             Self::Public(slot) => slot.evicted().await,
