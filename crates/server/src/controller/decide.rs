@@ -1,6 +1,6 @@
 //! What is to be done about one resource. Pure but for reading what it refers to.
 
-use super::schedule::Schedules;
+use super::next_check::NextChecks;
 use super::{PRIORITY_CHANGE, PRIORITY_REPAIR, PRIORITY_RETRY};
 use crate::fault::{Code, Fault};
 use crate::tasks::listed;
@@ -21,13 +21,13 @@ pub struct Decider<'a> {
     now: Timestamp,
     resources: HashMap<ResourceId, Option<Arc<StoredResource>>>,
     limits: HashMap<String, u32>,
-    schedules: Schedules<'a>,
+    next_checks: NextChecks<'a>,
 }
 
 impl<'a> Decider<'a> {
     pub fn new(control: &'a Control, now: Timestamp) -> Self {
         let (resources, limits) = (HashMap::new(), HashMap::new());
-        Self { control, now, resources, limits, schedules: Schedules::new(control) }
+        Self { control, now, resources, limits, next_checks: NextChecks::new(control) }
     }
 
     async fn resource(&mut self, id: &ResourceId) -> Result<Option<Arc<StoredResource>>, Fault> {
@@ -99,7 +99,7 @@ impl<'a> Decider<'a> {
             return Ok(Decided::Rest);
         }
         if stored.settled() {
-            let repairs = !due.meta.drift.is_empty() && self.schedules.of(&stored.id, self.now).await?.1;
+            let repairs = !due.meta.drift.is_empty() && self.next_checks.of(&stored.id, self.now).await?.1;
             return match repairs {
                 true => Ok(Decided::Enqueue(self.task(due, TaskOp::Apply, PRIORITY_REPAIR).await?)),
                 false => Ok(Decided::Rest),

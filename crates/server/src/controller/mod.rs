@@ -2,7 +2,7 @@
 //! number of servers run it at once: a decision about a resource that moved on meanwhile is dropped by the store.
 
 mod decide;
-pub mod schedule;
+pub mod next_check;
 
 use crate::api::Shared;
 use crate::fault::{Code, Fault};

@@ -2,7 +2,7 @@
 
 use super::decide::HELD;
 use crate::api::Shared;
-use crate::controller::schedule;
+use crate::controller::next_check::NextChecks;
 use crate::fault::{Code, Fault};
 use crate::results::DriftResult;
 use berth_engine::GoneCount;
@@ -24,11 +24,11 @@ pub async fn findings(shared: &Shared, result: &str, now: Timestamp) -> Result<V
         let repairable = row.differences.iter().any(|difference| difference.stray.is_empty());
         differences.insert(row.id, (serde_json::to_string(&row.differences).unwrap_or_default(), repairable));
     }
-    let mut schedules = schedule::Schedules::new(&shared.control);
+    let mut next_checks = NextChecks::new(&shared.control);
     let mut found = Vec::with_capacity(result.checked.len());
     for row in result.checked.into_iter().filter(|row| !blind.contains(&row.id)) {
         let (differences, repairable) = differences.remove(&row.id).unwrap_or_default();
-        let (next, repairs) = schedules.of(&row.id, now).await?;
+        let (next, repairs) = next_checks.of(&row.id, now).await?;
         let held = held.get(&row.id).filter(|_| repairs).cloned().unwrap_or_default();
         found.push(DriftFound {
             repair: repairs && repairable && held.is_empty(),

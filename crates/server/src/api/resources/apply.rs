@@ -5,11 +5,11 @@ use super::uses;
 use crate::access::{Principal, Role, audit};
 use crate::api::Shared;
 use crate::api::convert::{self, applied, argument, given_id};
+use crate::drift_schedule;
 use crate::fault::{Code, Fault};
 use crate::merge::merge;
 use crate::policy_cache;
 use crate::saved_plan;
-use crate::schedule;
 use crate::telemetry;
 use crate::values::to_value;
 use crate::{environment::Environment, pb};
@@ -252,12 +252,12 @@ fn drift_every(manifest: &Manifest, environments: &[Environment], now: Timestamp
     const SHORTEST: Duration = Duration::from_secs(60);
     let environment = Environment::for_resource(&manifest.id, environments);
     let annotations = manifest.metadata.annotations.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
-    let drift = schedule::drift(&annotations, &manifest.id.kind, environment.as_ref());
+    let drift = drift_schedule::drift_settings(&annotations, &manifest.id.kind, environment.as_ref());
     match &drift.schedule {
         Schedule::Off => None,
         Schedule::Every(interval) => Some(*interval),
         cron => {
-            let next = schedule::next_check(cron, now, &manifest.id.to_string())?;
+            let next = drift_schedule::next_check(cron, now, &manifest.id.to_string())?;
             Duration::try_from(next.duration_since(now)).ok().map(|wait| wait.max(SHORTEST))
         }
     }

@@ -18,13 +18,17 @@ const JITTER_PART: u64 = 10;
 
 /// When to look for drift, and what to do about it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Drift {
+pub struct DriftSettings {
     pub schedule: Schedule,
     pub policy: DriftPolicy,
 }
 
 /// The resource's own annotations, then its Environment's word on its kind, then the Environment's, then the default.
-pub fn drift(annotations: &BTreeMap<String, String>, kind: &str, environment: Option<&Environment>) -> Drift {
+pub fn drift_settings(
+    annotations: &BTreeMap<String, String>,
+    kind: &str,
+    environment: Option<&Environment>,
+) -> DriftSettings {
     let own = DriftRule {
         schedule: annotations.get(DRIFT_SCHEDULE).and_then(|text| Schedule::parse(text).ok()),
         policy: annotations.get(DRIFT_POLICY).and_then(|text| match text.as_str() {
@@ -40,7 +44,7 @@ pub fn drift(annotations: &BTreeMap<String, String>, kind: &str, environment: Op
         },
         None => own,
     };
-    Drift {
+    DriftSettings {
         schedule: rule.schedule.unwrap_or(Schedule::Every(DEFAULT_INTERVAL)),
         policy: rule.policy.unwrap_or_default(),
     }
@@ -113,13 +117,13 @@ mod tests {
         );
         let own = BTreeMap::from([(DRIFT_SCHEDULE.to_owned(), "10m".to_owned())]);
         let none = BTreeMap::new();
-        let expect = |schedule: &str, policy| Drift { schedule: Schedule::parse(schedule).unwrap(), policy };
-        assert_eq!(drift(&own, "CivoVpc", Some(&environment)), expect("10m", DriftPolicy::Repair));
-        assert_eq!(drift(&none, "CivoVpc", Some(&environment)), expect("off", DriftPolicy::Repair));
-        assert_eq!(drift(&none, "CivoFirewall", Some(&environment)), expect("1h", DriftPolicy::Repair));
-        assert_eq!(drift(&none, "CivoVpc", None), expect("30m", DriftPolicy::Observe));
+        let expect = |schedule: &str, policy| DriftSettings { schedule: Schedule::parse(schedule).unwrap(), policy };
+        assert_eq!(drift_settings(&own, "CivoVpc", Some(&environment)), expect("10m", DriftPolicy::Repair));
+        assert_eq!(drift_settings(&none, "CivoVpc", Some(&environment)), expect("off", DriftPolicy::Repair));
+        assert_eq!(drift_settings(&none, "CivoFirewall", Some(&environment)), expect("1h", DriftPolicy::Repair));
+        assert_eq!(drift_settings(&none, "CivoVpc", None), expect("30m", DriftPolicy::Observe));
         let own = BTreeMap::from([(DRIFT_POLICY.to_owned(), "observe".to_owned())]);
-        assert_eq!(drift(&own, "CivoFirewall", Some(&environment)), expect("1h", DriftPolicy::Observe));
+        assert_eq!(drift_settings(&own, "CivoFirewall", Some(&environment)), expect("1h", DriftPolicy::Observe));
     }
 
     #[test]

@@ -1,20 +1,20 @@
-//! When a resource is next compared with its cloud, and what happens then: read from what is stored.
+//! The next drift check of a stored resource, and whether drift is repaired, from its annotations and its Environment.
 
+use crate::drift_schedule::{drift_settings, next_check};
 use crate::environment::{DriftPolicy, Environment};
 use crate::fault::Fault;
-use crate::schedule::{drift, next_check};
 use berth_model::ResourceId;
 use berth_store::{Control, Filter};
 use jiff::Timestamp;
 use std::collections::BTreeMap;
 
-/// Decides about drift checks; for one batch, so that Environments are read once.
-pub struct Schedules<'a> {
+/// For one batch of resources: Environments are read once.
+pub struct NextChecks<'a> {
     control: &'a Control,
     environments: Option<Vec<Environment>>,
 }
 
-impl<'a> Schedules<'a> {
+impl<'a> NextChecks<'a> {
     pub fn new(control: &'a Control) -> Self {
         Self { control, environments: None }
     }
@@ -40,7 +40,7 @@ impl<'a> Schedules<'a> {
             .and_then(|annotations| serde_json::from_value(annotations.clone()).ok())
             .unwrap_or_default();
         let environment = Environment::for_resource(id, self.environments().await?);
-        let rule = drift(&annotations, &id.kind, environment.as_ref());
+        let rule = drift_settings(&annotations, &id.kind, environment.as_ref());
         let seed = format!("{}/{}/{}/{}", id.org, id.env, id.kind, id.name);
         Ok((next_check(&rule.schedule, now, &seed), rule.policy == DriftPolicy::Repair))
     }
