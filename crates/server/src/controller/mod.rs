@@ -1,13 +1,13 @@
 //! The controller: a loop that finds what is due and makes tasks. It takes no input but the store, keeps nothing, and any
 //! number of servers run it at once: a decision about a resource that moved on meanwhile is dropped by the store.
 
-mod decide;
+mod decider;
 pub mod next_check;
 
 use crate::api::Shared;
 use crate::fault::{Code, Fault};
 use berth_store::{NewTask, TaskOp};
-use decide::Decider;
+use decider::Decider;
 use jiff::{SignedDuration, Timestamp};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! What a drift check found, as the store keeps it.
 
-use super::decide::HELD;
+use super::plan_gate::HELD;
 use crate::api::Shared;
 use crate::controller::next_check::NextChecks;
 use crate::fault::{Code, Fault};

@@ -2,8 +2,8 @@
 
 mod account;
 mod build;
-mod decide;
 mod drift;
+mod plan_gate;
 mod service;
 mod verify;
 mod wait;

@@ -2,8 +2,8 @@
 
 use super::Bucket;
 use super::build::contexts;
-use super::decide::decide_plan;
 use super::drift::findings;
+use super::plan_gate::decide_plan;
 use super::verify;
 use crate::access::{Principal, Revalidation, Role, principal};
 use crate::api::Shared;

@@ -1,4 +1,4 @@
-//! The server's word on a plan: the gate, with what it must know read from the store.
+//! Decides whether a worker may carry out its plan: reads from the store what the gate needs, and asks the gate.
 
 use super::{account, verify};
 use crate::api::Shared;
@@ -22,7 +22,7 @@ const MAX_ID: usize = 1024;
 /// What follows when much of an account seems gone.
 pub const HELD: &str = "making it again waits until it is applied with --allow-recreate, or somebody else approves it";
 
-pub struct Decided {
+pub struct PlanVerdict {
     pub decision: PlanDecision,
     /// Names the plan.
     pub digest: String,
@@ -42,7 +42,7 @@ pub async fn decide_plan(
     plan: &Plan,
     text: &str,
     who: Option<&Identity>,
-) -> Result<Decided, Fault> {
+) -> Result<PlanVerdict, Fault> {
     let gone = || Fault::new(Code::Refused, "the task is about nothing that is stored");
     let id = task.resource.as_ref().ok_or_else(gone)?;
     let stored = shared.control.store().resource(id).await?.ok_or_else(gone)?;
@@ -71,7 +71,7 @@ pub async fn decide_plan(
     let verdict = off_runtime(move || gate(&judged, &input, environment.as_ref(), &rules.policies, now)).await;
     // Asked again, it would be no other; and nobody may go through a gate that cannot be asked.
     let verdict = verdict.unwrap_or_else(|fault| Gate::Block { message: fault.message, verdicts: Vec::new() });
-    let own = |decision, message, warnings| Decided {
+    let own = |decision, message, warnings| PlanVerdict {
         steps: steps.clone(),
         decision,
         digest: digest(plan),
@@ -88,7 +88,7 @@ pub async fn decide_plan(
     }
     Ok(match verdict {
         Gate::Proceed { warnings } => match approved {
-            Some(approval) => Decided {
+            Some(approval) => PlanVerdict {
                 decision: PlanDecision::Proceed,
                 message: format!("approved by {}", approval.by),
                 digest: approval.digest,
