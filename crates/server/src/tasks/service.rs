@@ -7,11 +7,11 @@ use super::plan_gate::decide_plan;
 use super::verify;
 use crate::access::{Principal, Revalidation, Role, principal};
 use crate::api::Shared;
-use crate::convert;
 use crate::fault::{Code, Fault};
 use crate::metrics::{Op, State};
 use crate::pb::{self, record_request::Write, worker_service_server::WorkerService};
 use crate::policy::Verdict;
+use crate::record_messages;
 use crate::worker::api::TaskApi;
 use crate::worker::{OLDEST_PROTOCOL, PROTOCOL};
 use async_trait::async_trait;
@@ -309,16 +309,16 @@ impl Shared {
         let write = match request.write.ok_or_else(|| invalid("what to write is not said"))? {
             Write::Intent(row) => {
                 row.unit.as_ref().map_or(Ok(()), verify::unit)?;
-                Recorded::Intent(convert::intent(&resource, row)?)
+                Recorded::Intent(record_messages::intent(&resource, row)?)
             }
             Write::Close(row) => {
                 row.unit.as_ref().map_or(Ok(()), verify::unit)?;
-                let (entry, closing) = convert::closing(&resource, row)?;
+                let (entry, closing) = record_messages::closing(&resource, row)?;
                 Recorded::Close { entry, closing }
             }
             Write::SaveUnit(row) => {
                 verify::unit(&row)?;
-                Recorded::SaveUnit(convert::unit_state(&resource, row)?)
+                Recorded::SaveUnit(record_messages::unit_state(&resource, row)?)
             }
             Write::ForgetUnit(unit) => {
                 verify::plain("a unit's key", &unit.key)?;
@@ -328,7 +328,7 @@ impl Shared {
             Write::Status(mut row) => {
                 verify::status(&resource, &row)?;
                 row.message = verify::one_line(row.message);
-                Recorded::Status { resource, status: convert::status(row)? }
+                Recorded::Status { resource, status: record_messages::status(row)? }
             }
             Write::ForgetResource(true) => Recorded::ForgetResource(resource),
             Write::ForgetResource(false) => return Err(invalid("what to write is not said")),

@@ -3,9 +3,9 @@
 use super::api::TaskApi;
 use super::lease::Lease;
 use super::task_log::TaskLog;
-use crate::convert;
 use crate::fault::{Code, Fault};
 use crate::pb::{self, record_request::Write};
+use crate::record_messages;
 use async_trait::async_trait;
 use berth_engine::ResourceState;
 use berth_engine::record::{Closing, EntryId, Intent, RecordError, Recorder, Status};
@@ -86,8 +86,8 @@ pub async fn until_answered<T, F: Future<Output = Result<T, Fault>>>(
 impl Recorder for Remote {
     async fn intent(&self, intent: Intent) -> Result<EntryId, RecordError> {
         let resource = intent.unit.resource.clone();
-        self.log.line(&format!("{} {}", convert::op_name(intent.op), intent.what));
-        let entry = self.write(&resource, Write::Intent(convert::intent_row(&intent))).await?;
+        self.log.line(&format!("{} {}", record_messages::op_name(intent.op), intent.what));
+        let entry = self.write(&resource, Write::Intent(record_messages::intent_row(&intent))).await?;
         self.entries.lock().unwrap_or_else(PoisonError::into_inner).insert(entry, resource);
         Ok(EntryId(entry))
     }
@@ -105,12 +105,12 @@ impl Recorder for Remote {
         if let Closing::Failed(why) | Closing::Refused(why) = &closing {
             self.log.line(why);
         }
-        self.write(&resource, Write::Close(convert::close_row(entry, &closing))).await.map(|_| ())
+        self.write(&resource, Write::Close(record_messages::close_row(entry, &closing))).await.map(|_| ())
     }
 
     async fn save_unit(&self, unit: UnitState) -> Result<(), RecordError> {
         self.log.hide(unit.secrets.values());
-        self.write(&unit.resource, Write::SaveUnit(convert::unit_row(&unit))).await.map(|_| ())
+        self.write(&unit.resource, Write::SaveUnit(record_messages::unit_row(&unit))).await.map(|_| ())
     }
 
     async fn forget_unit(&self, resource: &ResourceId, key: &str, token: &str) -> Result<(), RecordError> {
@@ -124,7 +124,7 @@ impl Recorder for Remote {
         if status.state == ResourceState::Ready && status.observed_generation == 0 {
             status.observed_generation = self.generation;
         }
-        self.write(resource, Write::Status(convert::status_row(&status))).await.map(|_| ())
+        self.write(resource, Write::Status(record_messages::status_row(&status))).await.map(|_| ())
     }
 
     async fn forget_resource(&self, resource: &ResourceId) -> Result<(), RecordError> {
