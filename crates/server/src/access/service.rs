@@ -5,7 +5,7 @@ use super::authenticate::Authenticator;
 use super::oidc::Oidc;
 use super::principal::{Principal, Role, principal};
 use super::token;
-use crate::api::convert::{argument, short};
+use crate::api::arguments::{check_text, invalid_argument};
 use crate::fault::{Code, Fault};
 use crate::pb;
 use berth_store::{
@@ -81,7 +81,7 @@ impl Service {
     /// stored under an older name can still be reached.
     async fn check_scope(&self, org: &str, env: &str) -> Result<(), Fault> {
         for (what, text) in [("org", org), ("env", env)] {
-            short(what, text)?;
+            check_text(what, text)?;
             if berth_model::is_scope_name(text) {
                 continue;
             }
@@ -386,9 +386,9 @@ impl pb::access_server::Access for Service {
     ) -> Result<Response<pb::VerifyAuditResponse>, Status> {
         principal(&request)?.require_everywhere()?;
         let pb::VerifyAuditRequest { after, hash } = request.into_inner();
-        short("hash", &hash)?;
+        check_text("hash", &hash)?;
         if after < 0 {
-            return Err(argument("after", "it is 0 or more").into());
+            return Err(invalid_argument("after", "it is 0 or more").into());
         }
         let state = self.control.verify_audit_from(after, &hash, PART).await.map_err(Fault::from)?;
         Ok(Response::new(pb::VerifyAuditResponse {
@@ -423,7 +423,7 @@ impl pb::access_server::Access for Service {
         let pb::RotateKeysRequest { from } = request.into_inner();
         let from = match from.as_str() {
             "" => RotateFrom::default(),
-            text => RotateFrom::parse(text).ok_or_else(|| argument("from", "it is no answer's `next`"))?,
+            text => RotateFrom::parse(text).ok_or_else(|| invalid_argument("from", "it is no answer's `next`"))?,
         };
         // Before it begins: whoever goes away in the middle has rotated all the same.
         let note = note("rotate keys", "", "");

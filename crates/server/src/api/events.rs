@@ -1,6 +1,7 @@
 //! The service Events: what happened, in the order in which it was written.
 
-use super::convert::{id, short, time};
+use super::arguments::check_text;
+use super::messages::time;
 use super::{Shared, page};
 use crate::access::{Principal, Revalidation, principal};
 use crate::fault::{Code, Fault};
@@ -78,7 +79,7 @@ fn filter(
     env: String,
 ) -> Result<Option<EventFilter>, Fault> {
     for (field, text) in [("kind", &kind), ("name", &name), ("org", &org), ("env", &env)] {
-        short(field, text)?;
+        check_text(field, text)?;
     }
     let given = |text: String| Some(text).filter(|text| !text.is_empty());
     let kind = given(kind).map(|kind| berth_model::registry().find(&kind).map_or(kind, |found| found.name.clone()));
@@ -90,7 +91,7 @@ fn event(event: berth_store::Event, sandbox: bool) -> pb::Event {
     pb::Event {
         id: event.id,
         at: time(event.at),
-        resource: Some(id(&event.resource)),
+        resource: Some((&event.resource).into()),
         what: event.what,
         detail: event.detail,
         task: event.task,

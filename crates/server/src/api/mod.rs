@@ -1,8 +1,9 @@
 //! The services of the API, and what they share.
 
-pub mod convert;
+pub mod arguments;
 mod events;
 pub mod front;
+pub mod messages;
 pub mod methods;
 pub(crate) mod page;
 mod public_slots;

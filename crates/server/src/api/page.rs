@@ -1,6 +1,6 @@
 //! Pages of lists: their sizes, and the tokens that say where the next one begins.
 
-use super::convert::argument;
+use super::arguments::invalid_argument;
 use crate::fault::Fault;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -17,7 +17,7 @@ pub fn size(asked: u32) -> Result<u32, Fault> {
     match asked {
         0 => Ok(PAGE_DEFAULT),
         asked if asked <= PAGE_MAX => Ok(asked),
-        _ => Err(argument("pageSize", &format!("a page has at most {PAGE_MAX}"))),
+        _ => Err(invalid_argument("pageSize", &format!("a page has at most {PAGE_MAX}"))),
     }
 }
 
@@ -30,7 +30,7 @@ pub fn position<T: DeserializeOwned>(token: &str) -> Result<Option<T>, Fault> {
     if token.is_empty() {
         return Ok(None);
     }
-    let wrong = || argument("pageToken", "it is not one that this list gave");
+    let wrong = || invalid_argument("pageToken", "it is not one that this list gave");
     if token.len() > TOKEN_BYTES_MAX {
         return Err(wrong());
     }

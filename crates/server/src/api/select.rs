@@ -1,6 +1,6 @@
 //! Selectors as people know them from Kubernetes.
 
-use super::convert::{argument, short};
+use super::arguments::{check_text, invalid_argument};
 use crate::fault::Fault;
 use berth_store::{FieldTerm, LabelTerm};
 
@@ -24,7 +24,7 @@ pub fn labels(text: &str) -> Result<Vec<LabelTerm>, Fault> {
                 }
             };
             checked(field, name)?;
-            short(field, value)?;
+            check_text(field, value)?;
             let (name, value) = (name.to_owned(), value.to_owned());
             Ok(if equal { LabelTerm::Is(name, value) } else { LabelTerm::IsNot(name, value) })
         })
@@ -38,18 +38,21 @@ pub fn fields(text: &str) -> Result<Vec<FieldTerm>, Fault> {
         .into_iter()
         .map(|term| {
             let Some((path, value, equal)) = split(term) else {
-                return Err(argument(field, &format!("`{}` is not `field=value` or `field!=value`", shown(term))));
+                return Err(invalid_argument(
+                    field,
+                    &format!("`{}` is not `field=value` or `field!=value`", shown(term)),
+                ));
             };
             let known = ["state", "deleting", "drifted", "account", "service"];
             if !known.contains(&path) && !path.starts_with("spec.") && !path.starts_with("metadata.") {
                 let help = format!("it knows {}, and paths such as spec.region", known.join(", "));
-                return Err(argument(field, &format!("there is no field `{}`", shown(path))).help(help));
+                return Err(invalid_argument(field, &format!("there is no field `{}`", shown(path))).help(help));
             }
             let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '/');
             if path.split('.').any(str::is_empty) || !path.chars().all(plain) {
-                return Err(argument(field, &format!("`{}` is not a path", shown(path))));
+                return Err(invalid_argument(field, &format!("`{}` is not a path", shown(path))));
             }
-            short(field, value)?;
+            check_text(field, value)?;
             Ok(FieldTerm { path: path.to_owned(), value: value.to_owned(), equal })
         })
         .collect()
@@ -57,14 +60,14 @@ pub fn fields(text: &str) -> Result<Vec<FieldTerm>, Fault> {
 
 fn terms<'t>(field: &str, text: &'t str) -> Result<Vec<&'t str>, Fault> {
     if text.len() > SELECTOR_BYTES_MAX {
-        return Err(argument(field, &format!("it has at most {SELECTOR_BYTES_MAX} bytes")));
+        return Err(invalid_argument(field, &format!("it has at most {SELECTOR_BYTES_MAX} bytes")));
     }
     if text.trim().is_empty() {
         return Ok(Vec::new());
     }
     let terms: Vec<&str> = text.split(',').map(str::trim).collect();
     if terms.len() > TERMS_MAX {
-        return Err(argument(field, &format!("it has at most {TERMS_MAX} conditions")));
+        return Err(invalid_argument(field, &format!("it has at most {TERMS_MAX} conditions")));
     }
     Ok(terms)
 }
@@ -80,7 +83,7 @@ fn split(term: &str) -> Option<(&str, &str, bool)> {
 fn checked(field: &str, name: &str) -> Result<(), Fault> {
     let fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '/');
     if name.is_empty() || name.len() > 317 || !name.chars().all(fine) {
-        return Err(argument(field, &format!("`{}` is not a label's name", shown(name))));
+        return Err(invalid_argument(field, &format!("`{}` is not a label's name", shown(name))));
     }
     Ok(())
 }

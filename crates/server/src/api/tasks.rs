@@ -1,6 +1,7 @@
 //! The service Tasks: what is being done and by whom.
 
-use super::convert::{argument, short, task, time};
+use super::arguments::{check_text, invalid_argument};
+use super::messages::{task, time};
 use super::{Shared, page};
 use crate::access::{Principal, Role, principal};
 use crate::fault::{Code, Fault};
@@ -15,7 +16,7 @@ pub struct Service(pub Arc<Shared>);
 impl Service {
     /// A task that the caller may see. What is outside their scope is not there.
     async fn find(&self, caller: &Principal, given: &str) -> Result<Task, Fault> {
-        short("id", given)?;
+        check_text("id", given)?;
         let absent = || Fault::new(Code::NotFound, "there is no such task").help("those that there are:   berth tasks");
         let found = self.0.control.task(&TaskId(given.to_owned())).await?.ok_or_else(absent)?;
         if visible(caller, &found) { Ok(found) } else { Err(absent()) }
@@ -38,7 +39,7 @@ impl Tasks for Service {
         let pb::ListTasksRequest { state, op, kind, name, org, env, account, page_size, page_token } =
             request.into_inner();
         for (field, text) in [("kind", &kind), ("name", &name), ("org", &org), ("env", &env), ("account", &account)] {
-            short(field, text)?;
+            check_text(field, text)?;
         }
         let limit = page::size(page_size)?;
         let given = |text: String| Some(text).filter(|text| !text.is_empty());
@@ -47,14 +48,14 @@ impl Tasks for Service {
             "open" => (true, None),
             text => {
                 let why = "it is one of queued, running, done, failed, cancelled, open";
-                (false, Some(TaskState::parse(text).ok_or_else(|| argument("state", why))?))
+                (false, Some(TaskState::parse(text).ok_or_else(|| invalid_argument("state", why))?))
             }
         };
         let op = match op.as_str() {
             "" => None,
             text => {
                 let why = "it is one of apply, delete, drift, plan, import";
-                Some(TaskOp::parse(text).ok_or_else(|| argument("op", why))?)
+                Some(TaskOp::parse(text).ok_or_else(|| invalid_argument("op", why))?)
             }
         };
         let before: Option<String> = page::position(&page_token)?;

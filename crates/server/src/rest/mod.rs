@@ -10,10 +10,10 @@ mod write;
 
 use crate::access::Authenticator;
 use crate::access::layer::admit;
+use crate::api::arguments::invalid_argument;
 use crate::api::methods::{Method, Segment, methods};
 use crate::fault::{Code, Fault};
 use crate::limits::{ANSWER_BYTES_MAX, BODY_BYTES_MAX, PUBLIC_BYTES_MAX};
-use crate::pb;
 use axum::Router;
 use axum::body::Body;
 use axum::http::request::Parts;
@@ -229,15 +229,17 @@ impl Gateway {
         let mut out = vec![0; FRAME_HEAD];
         for (position, value) in route.in_path.iter().zip(values) {
             let field = &shape.fields[*position];
-            let text = percent_decode_str(value).decode_utf8().map_err(|_| argument(&field.json, "it is not UTF-8"))?;
+            let text = percent_decode_str(value)
+                .decode_utf8()
+                .map_err(|_| invalid_argument(&field.json, "it is not UTF-8"))?;
             if text.is_empty() || text.contains('\0') {
-                return Err(argument(&field.json, "it cannot be empty or hold a NUL").into());
+                return Err(invalid_argument(&field.json, "it cannot be empty or hold a NUL").into());
             }
-            read::text(field, &text, &mut out).map_err(|why| argument(&field.json, &why))?;
+            read::text(field, &text, &mut out).map_err(|why| invalid_argument(&field.json, &why))?;
         }
         if route.has_body {
             if parts.uri.query().is_some_and(|query| !query.is_empty()) {
-                return Err(argument("", "this takes its fields in the body, not in the query").into());
+                return Err(invalid_argument("", "this takes its fields in the body, not in the query").into());
             }
             let bytes = self.body(route.method, parts, body).await?;
             if !bytes.is_empty() {
@@ -283,7 +285,7 @@ impl Gateway {
         let items = parts.uri.query().unwrap_or_default().split('&').filter(|item| !item.is_empty());
         for (count, item) in items.enumerate() {
             if count >= QUERY_ITEMS_MAX {
-                return Err(argument("", &format!("a query has at most {QUERY_ITEMS_MAX} values")).into());
+                return Err(invalid_argument("", &format!("a query has at most {QUERY_ITEMS_MAX} values")).into());
             }
             let (name, value) = item.split_once('=').unwrap_or((item, ""));
             let (name, value) = (query_text(name)?, query_text(value)?);
@@ -293,23 +295,24 @@ impl Gateway {
                     Some(near) => format!("unknown name in the query; did you mean `{near}`?"),
                     None => "unknown name in the query".to_owned(),
                 };
-                return Err(argument(&read::shown(&name), &why).into());
+                return Err(invalid_argument(&read::shown(&name), &why).into());
             };
             if route.in_path.contains(&position) {
-                return Err(argument(&name, "it is given in the path, and cannot be given again").into());
+                return Err(invalid_argument(&name, "it is given in the path, and cannot be given again").into());
             }
             if !seen.insert(position) && field.many != shapes::Many::List {
-                return Err(argument(&name, "it is given twice").into());
+                return Err(invalid_argument(&name, "it is given twice").into());
             }
             if value.contains('\0') {
-                return Err(argument(&name, "it cannot hold a NUL").into());
+                return Err(invalid_argument(&name, "it cannot hold a NUL").into());
             }
-            read::text(field, &value, out).map_err(|why| argument(&name, &why))?;
+            read::text(field, &value, out).map_err(|why| invalid_argument(&name, &why))?;
         }
         // Whoever lost a stream goes on where it broke off.
         if let (Some(after), Some(last)) = (route.after, parts.headers.get(&LAST_EVENT_ID)) {
             let last = String::from_utf8_lossy(last.as_bytes());
-            read::text(&shape.fields[after], last.trim(), out).map_err(|why| argument("Last-Event-ID", &why))?;
+            read::text(&shape.fields[after], last.trim(), out)
+                .map_err(|why| invalid_argument("Last-Event-ID", &why))?;
         }
         Ok(())
     }
@@ -354,24 +357,11 @@ fn accepts(headers: &HeaderMap, media_type: &str) -> bool {
 fn query_text(text: &str) -> Result<String, Fault> {
     let spaced = text.replace('+', " ");
     let decoded = percent_decode_str(&spaced).decode_utf8();
-    decoded.map(|text| text.into_owned()).map_err(|_| argument("", "the query is not UTF-8"))
-}
-
-/// A request that is wrong at one place.
-fn argument(path: &str, why: &str) -> Fault {
-    let message = if path.is_empty() { why.to_owned() } else { format!("{path}: {why}") };
-    let mut fault = Fault::new(Code::InvalidArgument, message);
-    fault.problems.push(pb::Problem {
-        severity: "error".into(),
-        message: why.into(),
-        path: path.into(),
-        ..pb::Problem::default()
-    });
-    fault
+    decoded.map(|text| text.into_owned()).map_err(|_| invalid_argument("", "the query is not UTF-8"))
 }
 
 fn misfit(misfit: Misfit) -> Fault {
-    let mut fault = argument(&misfit.path, &misfit.message);
+    let mut fault = invalid_argument(&misfit.path, &misfit.message);
     for problem in &mut fault.problems {
         (problem.line, problem.column) = (misfit.line, misfit.column);
     }

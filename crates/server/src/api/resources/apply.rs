@@ -4,7 +4,8 @@ use super::check::{Checked, MANIFESTS_MAX, check, invalid};
 use super::uses;
 use crate::access::{Principal, Role, audit};
 use crate::api::Shared;
-use crate::api::convert::{self, applied, argument, given_id};
+use crate::api::arguments::{invalid_argument, parse_id_message};
+use crate::api::messages::applied;
 use crate::drift_schedule;
 use crate::fault::{Code, Fault};
 use crate::merge::merge;
@@ -42,12 +43,12 @@ pub async fn apply(shared: &Shared, caller: &Principal, request: pb::ApplyReques
     };
     for (field, count) in [("bases", bases.len()), ("delete", delete.len())] {
         if count > MANIFESTS_MAX {
-            return Err(argument(field, &format!("there are at most {MANIFESTS_MAX}")));
+            return Err(invalid_argument(field, &format!("there are at most {MANIFESTS_MAX}")));
         }
     }
-    let delete = delete.into_iter().map(given_id).collect::<Result<Vec<_>, _>>()?;
+    let delete = delete.into_iter().map(parse_id_message).collect::<Result<Vec<_>, _>>()?;
     if files.is_empty() && delete.is_empty() {
-        return Err(argument("files", "there is nothing to apply"));
+        return Err(invalid_argument("files", "there is nothing to apply"));
     }
     let known = read_bases(bases)?;
     let Checked { manifests, warnings } = match files.is_empty() {
@@ -55,19 +56,19 @@ pub async fn apply(shared: &Shared, caller: &Principal, request: pb::ApplyReques
         false => check(shared, caller, files).await?,
     };
     if manifests.len() + delete.len() > MANIFESTS_MAX {
-        return Err(argument("delete", &format!("a request changes at most {MANIFESTS_MAX} resources")));
+        return Err(invalid_argument("delete", &format!("a request changes at most {MANIFESTS_MAX} resources")));
     }
     for id in manifests.iter().map(|manifest| &manifest.id).chain(&delete) {
         caller.require(Role::Operator, id)?;
     }
     let both: HashSet<&ResourceId> = manifests.iter().map(|manifest| &manifest.id).collect();
     if let Some(id) = delete.iter().find(|id| both.contains(id)) {
-        return Err(argument("delete", &format!("{id} is both declared and to be deleted")));
+        return Err(invalid_argument("delete", &format!("{id} is both declared and to be deleted")));
     }
     if allow.exact
         && let Some(missing) = manifests.iter().find(|manifest| !known.contains_key(&manifest.id))
     {
-        return Err(argument("bases", &format!("{} has none, and `exact` needs one of each", missing.id)));
+        return Err(invalid_argument("bases", &format!("{} has none, and `exact` needs one of each", missing.id)));
     }
     let mut tries = 0;
     let done = loop {
@@ -130,11 +131,11 @@ struct Allow {
 fn read_bases(bases: Vec<pb::Base>) -> Result<HashMap<ResourceId, i64>, Fault> {
     let mut known = HashMap::with_capacity(bases.len());
     for (at, base) in bases.into_iter().enumerate() {
-        let id = base.id.ok_or_else(|| argument(&format!("bases[{at}].id"), "it is needed"))?;
+        let id = base.id.ok_or_else(|| invalid_argument(&format!("bases[{at}].id"), "it is needed"))?;
         if base.generation < 0 {
-            return Err(argument(&format!("bases[{at}].generation"), "it is 0 or more"));
+            return Err(invalid_argument(&format!("bases[{at}].generation"), "it is 0 or more"));
         }
-        known.insert(given_id(id)?, base.generation);
+        known.insert(parse_id_message(id)?, base.generation);
     }
     Ok(known)
 }
@@ -269,7 +270,7 @@ type Merged = Result<(Manifest, i64), Vec<pb::Conflict>>;
 async fn merge_one(shared: &Shared, manifest: &Manifest, base: i64, exact: bool) -> Result<Merged, Fault> {
     let stored = shared.control.store().resource(&manifest.id).await?;
     let conflict = |generation: i64, by: &str| pb::Conflict {
-        id: Some(convert::id(&manifest.id)),
+        id: Some((&manifest.id).into()),
         base_generation: base,
         generation,
         by: by.to_owned(),

@@ -4,7 +4,7 @@
 use super::uses;
 use crate::access::Principal;
 use crate::api::Shared;
-use crate::api::convert::argument;
+use crate::api::arguments::invalid_argument;
 use crate::fault::{Code, Fault};
 use crate::pb;
 use berth_clouds::accounts::Declared;
@@ -33,11 +33,11 @@ pub struct Checked {
 
 pub async fn check(shared: &Shared, caller: &Principal, files: Vec<pb::ManifestFile>) -> Result<Checked, Fault> {
     if files.len() > FILES_MAX {
-        return Err(argument("files", &format!("there are at most {FILES_MAX}")));
+        return Err(invalid_argument("files", &format!("there are at most {FILES_MAX}")));
     }
     if let Some(at) = files.iter().position(|file| file.name.len() > FILE_NAME_BYTES_MAX || file.name.contains('\0')) {
         let why = format!("it has at most {FILE_NAME_BYTES_MAX} bytes, and no NUL");
-        return Err(argument(&format!("files[{at}].name"), &why));
+        return Err(invalid_argument(&format!("files[{at}].name"), &why));
     }
     let order: Vec<String> = files.iter().map(|file| file.name.clone()).collect();
     let size: usize = files.iter().map(|file| file.text.len()).sum();
@@ -48,7 +48,7 @@ pub async fn check(shared: &Shared, caller: &Principal, files: Vec<pb::ManifestF
         read(files)
     };
     if manifests.len() > MANIFESTS_MAX {
-        return Err(argument("files", &format!("there are at most {MANIFESTS_MAX} manifests in a request")));
+        return Err(invalid_argument("files", &format!("there are at most {MANIFESTS_MAX} manifests in a request")));
     }
     if manifests.is_empty() {
         // Nothing to work on is a mistake, even where each file by itself may be empty.

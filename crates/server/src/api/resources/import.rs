@@ -5,7 +5,7 @@ use super::work::{common_service, for_workers_of, new_task, run};
 use super::{apply, uses};
 use crate::access::{Principal, Role, audit};
 use crate::api::Shared;
-use crate::api::convert::{self, argument, short};
+use crate::api::arguments::{check_text, invalid_argument};
 use crate::context::{ImportAsk, PlanAsk, UnitRow};
 use crate::fault::{Code, Fault};
 use crate::pb;
@@ -91,7 +91,7 @@ pub async fn import(
     prove(shared, &ask, &manifests, &units).await?;
     store_them(shared, caller, &manifests, units).await?;
     let resources =
-        taken.iter().zip(texts).map(|(one, text)| pb::Imported { id: Some(convert::id(&one.id)), text }).collect();
+        taken.iter().zip(texts).map(|(one, text)| pb::Imported { id: Some((&one.id).into()), text }).collect();
     Ok(pb::ImportResponse { resources, left_out })
 }
 
@@ -140,33 +140,36 @@ fn read(request: pb::ImportRequest) -> Result<pb::ImportRequest, Fault> {
         ("account", &ask.account),
         ("region", &ask.region),
     ] {
-        short(field, text)?;
+        check_text(field, text)?;
     }
     for (field, text) in [("org", &ask.org), ("env", &ask.env)] {
         if !berth_model::is_scope_name(text) {
-            return Err(argument(field, "use lower-case letters, digits and hyphens"));
+            return Err(invalid_argument(field, "use lower-case letters, digits and hyphens"));
         }
     }
     // Ids of pools have two parts.
     ask.object_id = ask.object_id.split('/').map(one_form).collect::<Vec<_>>().join("/");
     if !ask.kind.is_empty() {
-        let kind = registry().find(&ask.kind).ok_or_else(|| argument("kind", "there is no such kind"))?;
+        let kind = registry().find(&ask.kind).ok_or_else(|| invalid_argument("kind", "there is no such kind"))?;
         ask.kind.clone_from(&kind.name);
         if ask.provider.is_empty() {
             ask.provider.clone_from(&kind.provider);
         }
         if ask.provider != kind.provider {
-            return Err(argument("provider", &format!("a {} is of {}", kind.name, kind.provider)));
+            return Err(invalid_argument("provider", &format!("a {} is of {}", kind.name, kind.provider)));
         }
     }
     if clouds::find(&ask.provider).is_err() {
-        return Err(argument("provider", &format!("it is one of {}", clouds::names().join(", "))));
+        return Err(invalid_argument("provider", &format!("it is one of {}", clouds::names().join(", "))));
     }
     let one = [("kind", &ask.kind), ("name", &ask.name), ("objectId", &ask.object_id)];
     if one.iter().any(|(_, text)| !text.is_empty())
         && let Some((missing, _)) = one.iter().find(|(_, text)| text.is_empty())
     {
-        return Err(argument(missing, "kind, name and objectId belong together: give all of them, or none for all"));
+        return Err(invalid_argument(
+            missing,
+            "kind, name and objectId belong together: give all of them, or none for all",
+        ));
     }
     Ok(ask)
 }

@@ -9,7 +9,8 @@ mod uses;
 mod work;
 
 use super::Shared;
-use super::convert::{self, given};
+use super::arguments::{check_text, invalid_argument, parse_id};
+use super::messages;
 use crate::access::principal::absent;
 use crate::access::{Principal, Role, audit, principal};
 use crate::fault::Fault;
@@ -39,7 +40,7 @@ impl Service {
 
     async fn shown(&self, stored: &StoredResource) -> Result<pb::Resource, Fault> {
         let meta = self.meta(&stored.id).await?;
-        Ok(convert::resource(stored, meta.as_ref(), self.0.is_sandbox())?)
+        Ok(messages::resource(stored, meta.as_ref(), self.0.is_sandbox())?)
     }
 
     /// It and everything that refers to it, over any number of steps.
@@ -73,7 +74,7 @@ impl Resources for Service {
     async fn get(&self, request: Request<pb::GetRequest>) -> Result<Response<pb::Resource>, Status> {
         let caller = principal(&request)?;
         let pb::GetRequest { kind, name, org, env } = request.into_inner();
-        let stored = self.find(&caller, &given(kind, name, org, env)?).await?;
+        let stored = self.find(&caller, &parse_id(kind, name, org, env)?).await?;
         Ok(Response::new(self.shown(&stored).await?))
     }
 
@@ -85,7 +86,7 @@ impl Resources for Service {
     async fn delete(&self, request: Request<pb::DeleteRequest>) -> Result<Response<pb::DeleteResponse>, Status> {
         let caller = principal(&request)?;
         let pb::DeleteRequest { kind, name, org, env, cascade } = request.into_inner();
-        let id = given(kind, name, org, env)?;
+        let id = parse_id(kind, name, org, env)?;
         caller.require(Role::Operator, &id)?;
         self.find(&caller, &id).await?;
         let ids = if cascade { self.with_children(&id).await? } else { vec![id.clone()] };
@@ -103,7 +104,7 @@ impl Resources for Service {
         if ids.iter().any(policy_cache::is_cached) {
             shared.policy_cache.clear();
         }
-        Ok(Response::new(pb::DeleteResponse { deleting: ids.iter().map(convert::id).collect() }))
+        Ok(Response::new(pb::DeleteResponse { deleting: ids.iter().map(Into::into).collect() }))
     }
 
     async fn plan(&self, request: Request<pb::PlanRequest>) -> Result<Response<pb::PlanResponse>, Status> {
@@ -114,11 +115,11 @@ impl Resources for Service {
     async fn approve(&self, request: Request<pb::ApproveRequest>) -> Result<Response<pb::Resource>, Status> {
         let caller = principal(&request)?;
         let pb::ApproveRequest { kind, name, org, env, digest } = request.into_inner();
-        convert::short("digest", &digest)?;
+        check_text("digest", &digest)?;
         if digest.is_empty() {
-            return Err(convert::argument("digest", "it is needed: which plan was looked at").into());
+            return Err(invalid_argument("digest", "it is needed: which plan was looked at").into());
         }
-        let id = given(kind, name, org, env)?;
+        let id = parse_id(kind, name, org, env)?;
         caller.require(Role::Operator, &id)?;
         self.find(&caller, &id).await?;
         // What it uses elsewhere is approved along with it.
@@ -139,7 +140,7 @@ impl Resources for Service {
     async fn get_plan(&self, request: Request<pb::GetRequest>) -> Result<Response<pb::PlanResponse>, Status> {
         let caller = principal(&request)?;
         let pb::GetRequest { kind, name, org, env } = request.into_inner();
-        let stored = self.find(&caller, &given(kind, name, org, env)?).await?;
+        let stored = self.find(&caller, &parse_id(kind, name, org, env)?).await?;
         Ok(Response::new(work::last_plan(&self.0, &stored).await?))
     }
 
@@ -151,7 +152,7 @@ impl Resources for Service {
     async fn outputs(&self, request: Request<pb::OutputsRequest>) -> Result<Response<pb::OutputsResponse>, Status> {
         let caller = principal(&request)?;
         let pb::OutputsRequest { kind, name, org, env, secrets } = request.into_inner();
-        let id = given(kind, name, org, env)?;
+        let id = parse_id(kind, name, org, env)?;
         let stored = self.find(&caller, &id).await?;
         if secrets.is_empty() {
             let outputs = reads::outputs(&stored, &Default::default());
@@ -167,7 +168,7 @@ impl Resources for Service {
     async fn kubeconfig(&self, request: Request<pb::GetRequest>) -> Result<Response<pb::KubeconfigResponse>, Status> {
         let caller = principal(&request)?;
         let pb::GetRequest { kind, name, org, env } = request.into_inner();
-        let id = given(kind, name, org, env)?;
+        let id = parse_id(kind, name, org, env)?;
         let stored = self.find(&caller, &id).await?;
         caller.require(Role::Operator, &id)?;
         let secret = reads::kubeconfig_name(&stored)?;
@@ -178,7 +179,7 @@ impl Resources for Service {
     async fn history(&self, request: Request<pb::HistoryRequest>) -> Result<Response<pb::HistoryResponse>, Status> {
         let caller = principal(&request)?;
         let pb::HistoryRequest { kind, name, org, env, page_size, page_token } = request.into_inner();
-        let id = given(kind, name, org, env)?;
+        let id = parse_id(kind, name, org, env)?;
         // What is gone has a history, too.
         caller.see(&id)?;
         Ok(Response::new(reads::history(&self.0, &id, page_size, &page_token).await?))
@@ -187,7 +188,7 @@ impl Resources for Service {
     async fn units(&self, request: Request<pb::GetRequest>) -> Result<Response<pb::UnitsResponse>, Status> {
         let caller = principal(&request)?;
         let pb::GetRequest { kind, name, org, env } = request.into_inner();
-        let stored = self.find(&caller, &given(kind, name, org, env)?).await?;
+        let stored = self.find(&caller, &parse_id(kind, name, org, env)?).await?;
         let units = self.0.control.store().units_of(&stored.id).await.map_err(Fault::from)?;
         Ok(Response::new(pb::UnitsResponse { units: units.iter().map(reads::unit).collect() }))
     }

@@ -4,7 +4,7 @@
 use super::work::{new_task, run};
 use crate::access::{Principal, audit};
 use crate::api::Shared;
-use crate::api::convert::{self, argument, short};
+use crate::api::arguments::{check_text, invalid_argument};
 use crate::context::DriftAsk;
 use crate::fault::{Code, Fault};
 use crate::pb;
@@ -25,9 +25,9 @@ pub async fn move_account(
 ) -> Result<pb::MoveAccountResponse, Fault> {
     caller.require_everywhere()?;
     let pb::MoveAccountRequest { account, forget_missing, dry_run } = request;
-    short("account", &account)?;
+    check_text("account", &account)?;
     if account.is_empty() {
-        return Err(argument("account", "it is needed"));
+        return Err(invalid_argument("account", "it is needed"));
     }
     let units = shared.control.store().units_in(&account).await?;
     if units.is_empty() {
@@ -46,7 +46,7 @@ pub async fn move_account(
         };
         answer.missing |= becomes == "missing";
         answer.units.push(pb::MovedUnit {
-            resource: Some(convert::id(&unit.resource)),
+            resource: Some((&unit.resource).into()),
             unit: unit.key.clone(),
             object_id: unit.id.clone().unwrap_or_default(),
             from: unit.identity.as_ref().map(|identity| identity.id().to_owned()).unwrap_or_default(),

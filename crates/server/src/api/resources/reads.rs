@@ -2,7 +2,8 @@
 
 use crate::access::Principal;
 use crate::access::principal::absent;
-use crate::api::convert::{self, short, time};
+use crate::api::arguments::{check_text, invalid_argument};
+use crate::api::messages::{self, time};
 use crate::api::{Shared, page, select};
 use crate::fault::{Code, Fault};
 use crate::pb;
@@ -21,7 +22,7 @@ pub async fn list(shared: &Shared, caller: &Principal, request: pb::ListRequest)
     let pb::ListRequest { kind, name, org, env, label_selector, field_selector, page_size, page_token, exact_scope } =
         request;
     for (field, text) in [("kind", &kind), ("name", &name), ("org", &org), ("env", &env)] {
-        short(field, text)?;
+        check_text(field, text)?;
     }
     let given = |text: String| Some(text).filter(|text| !text.is_empty());
     let exact = |text: String| if exact_scope { Some(text) } else { given(text) };
@@ -41,7 +42,7 @@ pub async fn list(shared: &Shared, caller: &Principal, request: pb::ListRequest)
     let resources = found
         .resources
         .iter()
-        .map(|listed| convert::resource(&listed.resource, Some(&listed.meta), shared.is_sandbox()))
+        .map(|listed| messages::resource(&listed.resource, Some(&listed.meta), shared.is_sandbox()))
         .collect::<Result<_, _>>()?;
     let next_page_token = found.next.as_ref().map(page::token).unwrap_or_default();
     Ok(pb::ListResponse { resources, next_page_token })
@@ -69,7 +70,7 @@ pub fn known_secrets(stored: &StoredResource, asked: &[String]) -> Result<(), Fa
             return Err(Fault::new(Code::Refused, format!("{} has no {name} yet: {}", stored.id, phase(stored)))
                 .help("wait until it is Ready"));
         }
-        let fault = convert::argument("secrets", &format!("a {} has no secret output of that name", stored.id.kind));
+        let fault = invalid_argument("secrets", &format!("a {} has no secret output of that name", stored.id.kind));
         return Err(match words::nearest(name, all.iter().copied()) {
             Some(near) => fault.help(format!("did you mean `{near}`?")),
             None if all.is_empty() => fault,
@@ -133,7 +134,7 @@ pub async fn history(
     let limit = page::size(page_size)?;
     let at: u32 = page::position(page_token)?.unwrap_or_default();
     if at > PAGES_MAX {
-        return Err(convert::argument("pageToken", "it is not one that this list gave"));
+        return Err(invalid_argument("pageToken", "it is not one that this list gave"));
     }
     let lines = shared.control.store().history(id, limit, at).await?;
     if lines.is_empty() && at == 0 && shared.control.store().resource(id).await?.is_none() {

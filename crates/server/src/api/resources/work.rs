@@ -4,7 +4,7 @@ use super::check::{Checked, check};
 use crate::access::principal::absent;
 use crate::access::{Principal, Role};
 use crate::api::Shared;
-use crate::api::convert::{self, argument, given_id, short};
+use crate::api::arguments::{check_text, invalid_argument, parse_id_message};
 use crate::context::{DriftAsk, PlanAsk};
 use crate::controller::PRIORITY_WAITED;
 use crate::fault::{Code, Fault};
@@ -68,9 +68,9 @@ pub async fn plan(shared: &Shared, caller: &Principal, request: pb::PlanRequest)
         saved_plan::check(shared.control.store(), saved, &files, &delete)?;
     }
     let asked = (files.clone(), delete.clone());
-    let delete = delete.into_iter().map(given_id).collect::<Result<Vec<_>, _>>()?;
+    let delete = delete.into_iter().map(parse_id_message).collect::<Result<Vec<_>, _>>()?;
     if files.is_empty() && delete.is_empty() {
-        return Err(argument("files", "there is nothing to plan"));
+        return Err(invalid_argument("files", "there is nothing to plan"));
     }
     let Checked { manifests, warnings } = match files.is_empty() {
         true => Checked { manifests: Vec::new(), warnings: Vec::new() },
@@ -105,7 +105,7 @@ pub async fn plan(shared: &Shared, caller: &Principal, request: pb::PlanRequest)
     let mut bases = Vec::with_capacity(result.plan.resources.len());
     for id in manifests.iter().map(|manifest| &manifest.id).chain(&delete) {
         let generation = shared.control.store().resource(id).await?.map_or(0, |stored| stored.generation);
-        bases.push(pb::Base { id: Some(convert::id(id)), generation });
+        bases.push(pb::Base { id: Some(id.into()), generation });
     }
     let mut answer = pb::PlanResponse {
         verdicts: foresee(shared, &caller.actor.name, &result.plan, &by_id).await?,
@@ -213,7 +213,7 @@ fn problem(trouble: &TroubleRow, manifest: Option<&Manifest>) -> pb::Problem {
         Some(diagnostic) => pb::Problem::from(&diagnostic),
         None => pb::Problem { severity: "error".into(), message, ..Default::default() },
     };
-    problem.resource = Some(convert::id(&trouble.id));
+    problem.resource = Some((&trouble.id).into());
     problem.path = String::new();
     problem.help = trouble.help.clone();
     problem
@@ -240,7 +240,7 @@ pub async fn last_plan(shared: &Shared, stored: &StoredResource) -> Result<pb::P
         awaiting,
         approved_by: meta.approved_by,
         sandbox: shared.is_sandbox(),
-        bases: vec![pb::Base { id: Some(convert::id(&stored.id)), generation: stored.generation }],
+        bases: vec![pb::Base { id: Some((&stored.id).into()), generation: stored.generation }],
         ..pb::PlanResponse::default()
     })
 }
@@ -248,11 +248,11 @@ pub async fn last_plan(shared: &Shared, stored: &StoredResource) -> Result<pb::P
 pub async fn drift(shared: &Shared, caller: &Principal, request: pb::DriftRequest) -> Result<pb::DriftResponse, Fault> {
     let pb::DriftRequest { ids, org, env, kind, refresh } = request;
     if ids.len() > COMPARED_MAX {
-        return Err(argument("ids", &format!("there are at most {COMPARED_MAX}")));
+        return Err(invalid_argument("ids", &format!("there are at most {COMPARED_MAX}")));
     }
     let chosen = match ids.is_empty() {
         false => {
-            let ids = ids.into_iter().map(given_id).collect::<Result<Vec<_>, _>>()?;
+            let ids = ids.into_iter().map(parse_id_message).collect::<Result<Vec<_>, _>>()?;
             for id in &ids {
                 caller.see(id)?;
             }
@@ -290,7 +290,7 @@ pub async fn drift(shared: &Shared, caller: &Principal, request: pb::DriftReques
         answer.calls += result.calls;
         answer.problems.extend(result.troubles.iter().map(|trouble| problem(trouble, None)));
         answer.drifted.extend(result.drifted.iter().map(|one| pb::Drifted {
-            id: Some(convert::id(&one.id)),
+            id: Some((&one.id).into()),
             differences: one.differences.iter().map(difference).collect(),
         }));
     }
@@ -352,7 +352,7 @@ async fn named(shared: &Shared, ids: Vec<ResourceId>) -> Result<Groups, Fault> {
 
 async fn listed(shared: &Shared, caller: &Principal, org: String, env: String, kind: String) -> Result<Groups, Fault> {
     for (field, text) in [("kind", &kind), ("org", &org), ("env", &env)] {
-        short(field, text)?;
+        check_text(field, text)?;
     }
     let given = |text: String| Some(text).filter(|text| !text.is_empty());
     let mut query = ListQuery {

@@ -1,56 +1,11 @@
-//! What the state holds, as the API shows it.
+//! The API's messages about stored resources and tasks.
 
-use crate::fault::{Code, Fault};
 use crate::pb;
 use crate::values::{object_to_struct, to_struct, to_value};
-use berth_model::{REDACTED, ResourceId};
+use berth_model::REDACTED;
 use berth_store::{AppliedResult, ControlMeta, StoreError, StoredResource, Task};
 use jiff::Timestamp;
 use serde_json::Value;
-
-/// Parts of an identity that a caller gives.
-const NAME_BYTES_MAX: usize = 256;
-
-pub fn id(id: &ResourceId) -> pb::ResourceId {
-    pb::ResourceId { kind: id.kind.clone(), name: id.name.clone(), org: id.org.clone(), env: id.env.clone() }
-}
-
-/// An identity that a caller gave: the kind may be written in any case.
-pub fn given(kind: String, name: String, org: String, env: String) -> Result<ResourceId, Fault> {
-    for (field, text) in [("kind", &kind), ("name", &name), ("org", &org), ("env", &env)] {
-        short(field, text)?;
-    }
-    for (field, text) in [("kind", &kind), ("name", &name)] {
-        if text.is_empty() {
-            return Err(argument(field, "it is needed"));
-        }
-    }
-    let kind = berth_model::registry().find(&kind).map_or(kind, |found| found.name.clone());
-    Ok(ResourceId { kind, name, org, env })
-}
-
-pub fn given_id(id: pb::ResourceId) -> Result<ResourceId, Fault> {
-    given(id.kind, id.name, id.org, id.env)
-}
-
-/// A text that is looked up must be one that could be stored.
-pub fn short(field: &str, text: &str) -> Result<(), Fault> {
-    if text.len() > NAME_BYTES_MAX {
-        return Err(argument(field, &format!("it has at most {NAME_BYTES_MAX} bytes")));
-    }
-    if text.contains('\0') {
-        return Err(argument(field, "it cannot hold a NUL"));
-    }
-    Ok(())
-}
-
-/// A request that is wrong at one field.
-pub fn argument(field: &str, why: &str) -> Fault {
-    let mut fault = Fault::new(Code::InvalidArgument, format!("{field}: {why}"));
-    let (message, path) = (why.to_owned(), field.to_owned());
-    fault.problems.push(pb::Problem { severity: "error".into(), message, path, ..pb::Problem::default() });
-    fault
-}
 
 pub fn time(at: Timestamp) -> String {
     at.to_string()
@@ -75,7 +30,7 @@ pub fn resource(
     let drift = meta.filter(|meta| !meta.drift.is_empty()).map(|meta| differences(&meta.drift)).unwrap_or_default();
     let status = &stored.status;
     Ok(pb::Resource {
-        id: Some(id(&stored.id)),
+        id: Some((&stored.id).into()),
         api_version: stored.api_version.clone(),
         generation: stored.generation,
         observed_generation: status.observed_generation,
@@ -126,7 +81,7 @@ pub fn task(task: &Task, sandbox: bool) -> pb::Task {
     pb::Task {
         id: task.id.0.clone(),
         op: task.op.as_str().into(),
-        resource: task.resource.as_ref().map(id),
+        resource: task.resource.as_ref().map(Into::into),
         resources: u32::try_from(task.resources.len()).unwrap_or(u32::MAX).max(task.resource.is_some().into()),
         service: task.service.clone(),
         account: task.account.clone(),
@@ -155,18 +110,5 @@ pub fn applied(applied: &berth_store::Applied) -> pb::Applied {
         AppliedResult::Unchanged => "unchanged",
         AppliedResult::Deleting => "deleting",
     };
-    pb::Applied { id: Some(id(&applied.id)), generation: applied.generation, result: result.into() }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn kinds_are_found_in_any_case_and_names_are_bounded() {
-        let found = given("civovpc".into(), "net".into(), String::new(), String::new()).unwrap();
-        assert_eq!(found.kind, "CivoVpc");
-        assert!(given("CivoVpc".into(), String::new(), String::new(), String::new()).is_err());
-        assert!(given("CivoVpc".into(), "x".repeat(300), String::new(), String::new()).is_err());
-    }
+    pb::Applied { id: Some((&applied.id).into()), generation: applied.generation, result: result.into() }
 }
