@@ -1,6 +1,6 @@
-//! Offers the audit log's head to places outside as it moves: whoever owns the database, or the server, can write the log anew, and not
-//! what others were told before. Looks at the store by itself, so that nothing here can hold up or fail a write; each place gets the
-//! newest head only, since it stands for all before it.
+//! Publishes the head of the audit log to sinks outside the server: somebody who controls the database or the server can rewrite
+//! the log, but not the heads that others have received. The head is read from the store, so that a sink cannot delay or fail a
+//! write. Each sink gets only the newest head, since a head covers all entries before it.
 
 use crate::metrics::{Metrics, Sink};
 use berth_store::{AuditHead, Control};
@@ -18,18 +18,18 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// How often the log is looked at: a head is offered at most this much later, where its place takes it.
+/// How often the log is read: a head is sent at most this much later, if the sink accepts it.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// New entries are followed for this long in one look.
 const FOLLOW_WITHIN: Duration = Duration::from_secs(5);
-/// One attempt at a place.
+/// Time limit of one delivery.
 const DELIVER_WITHIN: Duration = Duration::from_secs(10);
-/// Between attempts at a place that does not take it.
+/// Shortest and longest pause between attempts at a sink that fails.
 const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 /// Facility "log audit", severity "notice".
 const SYSLOG_PRIORITY: u8 = 13 * 8 + 5;
 
-/// Where heads are offered.
+/// The sinks that are configured.
 #[derive(Clone, Default)]
 pub struct HeadSinks {
     /// Appended to, a line for each.
@@ -73,25 +73,25 @@ impl FromStr for Syslog {
 }
 
 impl HeadSinks {
-    /// Starts what looks, also where there is no place to tell, and what delivers.
+    /// Starts the task that follows the log, also without any sink, and a task for each sink.
     pub fn start(&self, control: Control, metrics: Metrics, stop: CancellationToken) -> Vec<JoinHandle<()>> {
         let (sender, heads) = watch::channel(None);
         let mut tasks = vec![tokio::spawn(look(control, metrics.clone(), sender, stop.clone()))];
-        let file = self.file.clone().map(Place::File);
-        let syslog = self.syslog.clone().map(Place::Syslog);
+        let file = self.file.clone().map(HeadSink::File);
+        let syslog = self.syslog.clone().map(HeadSink::Syslog);
         let webhook = self.webhook.clone().and_then(|webhook| {
             let client = reqwest::Client::builder().timeout(DELIVER_WITHIN).redirect(reqwest::redirect::Policy::none());
-            client.build().ok().map(|client| Place::Webhook(client, webhook))
+            client.build().ok().map(|client| HeadSink::Webhook(client, webhook))
         });
-        for place in [file, syslog, webhook].into_iter().flatten() {
-            tasks.push(tokio::spawn(deliver(place, metrics.clone(), heads.clone(), stop.clone())));
+        for head_sink in [file, syslog, webhook].into_iter().flatten() {
+            tasks.push(tokio::spawn(deliver(head_sink, metrics.clone(), heads.clone(), stop.clone())));
         }
         tasks
     }
 }
 
-/// Follows the log from the last head that was seen: what does not follow from it was written by someone else. What was
-/// broken once stays so for as long as the server runs: whoever reads the metric comes by now and then.
+/// Follows the log from the last head that was seen: an entry that does not follow from it was written by somebody else. The
+/// metric of a broken log is never reset while the server runs, since it is read only now and then.
 async fn look(control: Control, metrics: Metrics, sender: watch::Sender<Option<AuditHead>>, stop: CancellationToken) {
     let mut last: Option<AuditHead> = None;
     loop {
@@ -137,13 +137,13 @@ async fn next(
     }
 }
 
-enum Place {
+enum HeadSink {
     File(PathBuf),
     Syslog(Syslog),
     Webhook(reqwest::Client, Webhook),
 }
 
-impl Place {
+impl HeadSink {
     fn name(&self) -> &'static str {
         match self {
             Self::File(_) => "file",
@@ -213,14 +213,14 @@ async fn send(syslog: &Syslog, line: &str) -> std::io::Result<()> {
     }
 }
 
-/// One place's own pace: while it does not answer, newer heads take the place of the one that waits.
+/// Each sink has its own pace: while it does not answer, a newer head replaces the one that waits.
 async fn deliver(
-    place: Place,
+    head_sink: HeadSink,
     metrics: Metrics,
     mut heads: watch::Receiver<Option<AuditHead>>,
     stop: CancellationToken,
 ) {
-    let sink = Sink { sink: place.name() };
+    let sink = Sink { sink: head_sink.name() };
     // Shown from the start, so that an alert on it is not silent until the first failure.
     drop(metrics.audit_head_failures.get_or_create(&sink));
     drop(metrics.audit_head_offered.get_or_create(&sink));
@@ -229,7 +229,7 @@ async fn deliver(
         let head = heads.borrow_and_update().clone();
         let mut done = true;
         if let Some(head) = head {
-            let offered = tokio::time::timeout(DELIVER_WITHIN, place.offer(&head)).await;
+            let offered = tokio::time::timeout(DELIVER_WITHIN, head_sink.offer(&head)).await;
             match offered.unwrap_or_else(|_| Err("it took too long".into())) {
                 Ok(()) => {
                     metrics.audit_head_offered.get_or_create(&sink).set(head.id);

@@ -351,8 +351,8 @@ impl Worker {
         let credentials = WorkerCredentials { simulated: clouds, ..self.config.credentials.clone() };
         let opened = Context::from_json(&task.context)
             .and_then(|context| Ok((context, Sealed::open(&task.credentials, &self.identity)?)));
-        let place = self.scratch.task(&lease.held.task);
-        let end = match (opened, &place) {
+        let folder = self.scratch.task(&lease.held.task);
+        let end = match (opened, &folder) {
             (Ok((context, sealed)), Ok(_)) => {
                 tracing::debug!(task = %lease.held.task, op = %context.op, "begun");
                 job.run(context, sealed, &credentials).await
@@ -382,7 +382,7 @@ impl Worker {
         if let Err(error) = told {
             tracing::warn!(%error, task = %lease.held.task, "how the task ended could not be told; its lease will end");
         }
-        drop(place);
+        drop(folder);
     }
 
     async fn report(

@@ -1,16 +1,16 @@
-//! A place of its own for each task, wiped at its end; and swept when a worker starts, for those that were killed.
+//! A folder for each task. It is removed when the task ends; folders of killed workers are removed when a worker starts.
 
 use std::path::{Path, PathBuf};
 
 /// The worker's folder; one for each task is inside.
 pub struct Scratch {
     root: PathBuf,
-    /// Held while the worker runs: another one of the same name does not sweep under its feet.
+    /// Held while the worker runs, so that no other worker removes its folders.
     _lock: std::fs::File,
 }
 
 /// A task's folder.
-pub struct Place {
+pub struct TaskFolder {
     path: PathBuf,
 }
 
@@ -40,14 +40,14 @@ impl Scratch {
         Ok(Self { root, _lock: lock })
     }
 
-    pub fn task(&self, id: &str) -> std::io::Result<Place> {
+    pub fn task(&self, id: &str) -> std::io::Result<TaskFolder> {
         let path = self.root.join(format!("task-{}", harmless(id)));
         make(&path)?;
-        Ok(Place { path })
+        Ok(TaskFolder { path })
     }
 }
 
-/// A name that leads nowhere else.
+/// The name without characters that could lead out of the folder.
 fn harmless(name: &str) -> String {
     name.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').take(128).collect()
 }
@@ -70,13 +70,13 @@ fn make(path: &Path) -> std::io::Result<()> {
     builder.create(path)
 }
 
-impl Place {
+impl TaskFolder {
     pub fn path(&self) -> &Path {
         &self.path
     }
 }
 
-impl Drop for Place {
+impl Drop for TaskFolder {
     fn drop(&mut self) {
         if let Err(error) = std::fs::remove_dir_all(&self.path) {
             tracing::warn!(%error, path = %self.path.display(), "a task's folder could not be removed");
@@ -93,10 +93,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (base, root) = (dir.path().join("work"), dir.path().join("work/worker-w1"));
         let scratch = Scratch::open(&base, "w1").unwrap();
-        let place = scratch.task("a/../b").unwrap();
-        assert!(place.path().starts_with(&root) && place.path().ends_with("task-ab"));
-        std::fs::write(place.path().join("file"), "x").unwrap();
-        drop(place);
+        let folder = scratch.task("a/../b").unwrap();
+        assert!(folder.path().starts_with(&root) && folder.path().ends_with("task-ab"));
+        std::fs::write(folder.path().join("file"), "x").unwrap();
+        drop(folder);
         assert!(!root.join("task-ab").exists());
         assert!(Scratch::open(&base, "w1").is_err(), "one at a time");
         std::mem::forget(scratch.task("left").unwrap());
