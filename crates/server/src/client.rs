@@ -115,7 +115,10 @@ impl Connection {
                     .help("it is 64 hexadecimal digits: the SHA-256 that `berth server` prints when it starts")
             })?;
             return endpoint
-                .tls_config_with_verifier(tls, Arc::new(Pinned { wanted: Wanted::Only(wanted), provider }))
+                .tls_config_with_verifier(
+                    tls,
+                    Arc::new(Pinned { expected: ExpectedCertificate::Digest(wanted), provider }),
+                )
                 .map_err(cannot);
         }
         match &self.ca {
@@ -316,15 +319,15 @@ pub fn fingerprint(text: &str) -> Option<[u8; 32]> {
 /// Trusts one certificate, whoever signed it and whatever names are in it.
 #[derive(Debug)]
 pub(crate) struct Pinned {
-    pub wanted: Wanted,
+    pub expected: ExpectedCertificate,
     pub provider: Arc<CryptoProvider>,
 }
 
 #[derive(Debug)]
-pub(crate) enum Wanted {
-    Only([u8; 32]),
+pub(crate) enum ExpectedCertificate {
+    Digest([u8; 32]),
     /// Only to look at what is shown: such a connection is closed before anything is sent.
-    ToLook,
+    Any,
 }
 
 impl ServerCertVerifier for Pinned {
@@ -337,10 +340,12 @@ impl ServerCertVerifier for Pinned {
         _now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
         let found: [u8; 32] = Sha256::digest(end_entity).into();
-        match self.wanted {
-            Wanted::ToLook => Ok(ServerCertVerified::assertion()),
-            Wanted::Only(wanted) if wanted == found => Ok(ServerCertVerified::assertion()),
-            Wanted::Only(_) => Err(rustls::Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure)),
+        match self.expected {
+            ExpectedCertificate::Any => Ok(ServerCertVerified::assertion()),
+            ExpectedCertificate::Digest(wanted) if wanted == found => Ok(ServerCertVerified::assertion()),
+            ExpectedCertificate::Digest(_) => {
+                Err(rustls::Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure))
+            }
         }
     }
 

@@ -63,11 +63,11 @@ pub enum TlsError {
 
 /// What the server shows to clients, exchanged while it runs.
 pub struct Certificates {
-    source: Source,
+    source: CertificateSource,
     current: RwLock<Arc<CertifiedKey>>,
 }
 
-enum Source {
+enum CertificateSource {
     Own { authority: Box<Authority>, names: Vec<String>, folder: PathBuf },
     Given { certificate: PathBuf, key: PathBuf },
 }
@@ -88,10 +88,12 @@ impl Certificates {
     /// Reads or makes them. `listen` is the address that clients see.
     pub fn open(tls: &Tls, folder: &Path, listen: IpAddr) -> Result<Arc<Self>, TlsError> {
         let source = match tls {
-            Tls::Given { certificate, key } => Source::Given { certificate: certificate.clone(), key: key.clone() },
+            Tls::Given { certificate, key } => {
+                CertificateSource::Given { certificate: certificate.clone(), key: key.clone() }
+            }
             Tls::Own { names } => {
                 let authority = Box::new(Authority::open(folder)?);
-                Source::Own { authority, names: all_names(names, listen)?, folder: folder.to_owned() }
+                CertificateSource::Own { authority, names: all_names(names, listen)?, folder: folder.to_owned() }
             }
         };
         let current = RwLock::new(Arc::new(source.load()?));
@@ -101,8 +103,8 @@ impl Certificates {
     /// Where clients find what to trust; `None` where the certificate was given.
     pub fn authority(&self) -> Option<PathBuf> {
         match &self.source {
-            Source::Own { folder, .. } => Some(folder.join(AUTHORITY)),
-            Source::Given { .. } => None,
+            CertificateSource::Own { folder, .. } => Some(folder.join(AUTHORITY)),
+            CertificateSource::Given { .. } => None,
         }
     }
 
@@ -111,8 +113,8 @@ impl Certificates {
     pub fn fingerprint(&self) -> String {
         let current = self.current.read().ok().map(|current| current.cert.clone()).unwrap_or_default();
         let shown = match &self.source {
-            Source::Own { authority, .. } => Some(&authority.certificate),
-            Source::Given { .. } => current.first(),
+            CertificateSource::Own { authority, .. } => Some(&authority.certificate),
+            CertificateSource::Given { .. } => current.first(),
         };
         let digest = Sha256::digest(shown.map(|shown| shown.as_ref()).unwrap_or_default());
         let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -127,8 +129,8 @@ impl Certificates {
             looks += 1;
             let stamp = self.source.stamp();
             let due = match self.source {
-                Source::Own { .. } => looks >= LOOKS_PER_CERTIFICATE,
-                Source::Given { .. } => stamp != seen,
+                CertificateSource::Own { .. } => looks >= LOOKS_PER_CERTIFICATE,
+                CertificateSource::Given { .. } => stamp != seen,
             };
             if !due {
                 continue;
@@ -147,17 +149,17 @@ impl Certificates {
     }
 }
 
-impl Source {
+impl CertificateSource {
     fn load(&self) -> Result<CertifiedKey, TlsError> {
         let (chain, key) = match self {
-            Source::Own { authority, names, folder } => authority.issue(names, folder)?,
-            Source::Given { certificate, key } => (read_certificates(certificate)?, private_key(key)?),
+            CertificateSource::Own { authority, names, folder } => authority.issue(names, folder)?,
+            CertificateSource::Given { certificate, key } => (read_certificates(certificate)?, private_key(key)?),
         };
         CertifiedKey::from_der(chain, key, &rustls::crypto::aws_lc_rs::default_provider()).map_err(TlsError::Use)
     }
 
     fn stamp(&self) -> Option<(std::time::SystemTime, std::time::SystemTime)> {
-        let Source::Given { certificate, key } = self else { return None };
+        let CertificateSource::Given { certificate, key } = self else { return None };
         let changed = |path: &Path| fs::metadata(path).and_then(|data| data.modified()).ok();
         Some((changed(certificate)?, changed(key)?))
     }

@@ -1,6 +1,6 @@
 //! Trust by fingerprint: what a server shows is compared with what its user was told, and kept from then on.
 
-use crate::client::{Pinned, Wanted, fingerprint};
+use crate::client::{Pinned, ExpectedCertificate, fingerprint};
 use crate::fault::{Code, Fault};
 use rustls::ClientConfig;
 use rustls_pki_types::{CertificateDer, ServerName};
@@ -58,7 +58,7 @@ async fn shown(url: &str) -> Result<Vec<CertificateDer<'static>>, Fault> {
         .with_safe_default_protocol_versions()
         .map_err(|error| at(error.to_string()))?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Pinned { wanted: Wanted::ToLook, provider }))
+        .with_custom_certificate_verifier(Arc::new(Pinned { expected: ExpectedCertificate::Any, provider }))
         .with_no_client_auth();
     let look = async {
         let stream = TcpStream::connect((host.as_str(), port)).await?;
