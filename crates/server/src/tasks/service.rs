@@ -18,7 +18,7 @@ use async_trait::async_trait;
 use berth_engine::unit::Identity;
 use berth_model::ResourceId;
 use berth_store::{
-    ControlError, Ending, Held, LeaseAsk, Leased, Outcome, PlanDecision, Recorded, SubmittedPlan, TaskId, TaskOp,
+    ControlError, Ending, Held, LeaseAsk, Leased, PlanDecision, Recorded, SubmittedPlan, TaskId, TaskOp, TaskOutcome,
 };
 use jiff::{SignedDuration, Timestamp};
 use std::sync::Arc;
@@ -239,7 +239,7 @@ impl Shared {
             // The database did not answer: another try.
             Code::Unavailable => self.control.release(&leased.held, &fault.message, now).await,
             _ => {
-                let ending = Ending { help: fault.help, ..Ending::new(Outcome::Refused, fault.message) };
+                let ending = Ending { help: fault.help, ..Ending::new(TaskOutcome::Refused, fault.message) };
                 self.control.report(&leased.held, ending, now).await
             }
         };
@@ -350,16 +350,16 @@ impl Shared {
     async fn end_task(&self, request: pb::ReportRequest) -> Result<(), Fault> {
         let held = held(request.held)?;
         let outcome = match request.outcome.as_str() {
-            "done" => Outcome::Done,
-            "failed" => Outcome::Failed,
-            "refused" => Outcome::Refused,
-            "cancelled" => Outcome::Cancelled,
+            "done" => TaskOutcome::Done,
+            "failed" => TaskOutcome::Failed,
+            "refused" => TaskOutcome::Refused,
+            "cancelled" => TaskOutcome::Cancelled,
             other => return Err(invalid(format!("`{other}` is not how a task ends"))),
         };
         let mut ending = Ending { help: request.help, ..Ending::new(outcome, verify::one_line(request.message)) };
         let now = self.now();
         // Most are done and have nothing to show: the store knows the task when it ends it.
-        let task = match outcome != Outcome::Failed && request.result.is_empty() {
+        let task = match outcome != TaskOutcome::Failed && request.result.is_empty() {
             true => None,
             false => {
                 let task = self.control.task(&held.task).await?;
@@ -374,7 +374,7 @@ impl Shared {
             }
             ending.result = Some(result);
         }
-        if outcome == Outcome::Failed
+        if outcome == TaskOutcome::Failed
             && let Some(task) = task.filter(|task| task.op.mutates())
             && let Some(resource) = &task.resource
         {

@@ -203,7 +203,7 @@ pub(super) async fn held(tx: &mut Tx<'_>, held: &Held, now: Timestamp) -> Result
 
 struct Report {
     held: Held,
-    outcome: Outcome,
+    outcome: TaskOutcome,
     message: String,
     retry_at: Option<i64>,
     help: String,
@@ -215,18 +215,18 @@ struct Report {
 impl Report {
     fn state(&self) -> TaskState {
         match self.outcome {
-            Outcome::Done => TaskState::Done,
-            Outcome::Failed | Outcome::Refused => TaskState::Failed,
-            Outcome::Cancelled => TaskState::Cancelled,
+            TaskOutcome::Done => TaskState::Done,
+            TaskOutcome::Failed | TaskOutcome::Refused => TaskState::Failed,
+            TaskOutcome::Cancelled => TaskState::Cancelled,
         }
     }
 
     fn ended(&self, cancel_mark: Option<i64>) -> Ended {
         match self.outcome {
-            Outcome::Done => Ended::Done,
-            Outcome::Failed => Ended::Failed,
-            Outcome::Refused => Ended::Refused,
-            Outcome::Cancelled => Ended::Cancelled { mark: cancel_mark },
+            TaskOutcome::Done => Ended::Done,
+            TaskOutcome::Failed => Ended::Failed,
+            TaskOutcome::Refused => Ended::Refused,
+            TaskOutcome::Cancelled => Ended::Cancelled { mark: cancel_mark },
         }
     }
 }
@@ -279,7 +279,7 @@ impl Op for Report {
         for op in ops {
             let answer = match found.get(&op.held.task.0) {
                 Some(one) if is_held(&one.task, op.held.fence, op.now) => {
-                    if op.outcome == Outcome::Done && one.task.op.mutates() && !one.has_plan {
+                    if op.outcome == TaskOutcome::Done && one.task.op.mutates() && !one.has_plan {
                         let why = format!("task {} cannot be done: it has no accepted plan", one.task.id);
                         answers.push(Err(ControlError::Refused(why)));
                         continue;
@@ -320,7 +320,7 @@ async fn end_all(ending: &[(&Report, &Reported)], tx: &mut Tx<'_>) -> Result<(),
         one.resource.as_ref()?.patched(&event, op.now.as_microsecond())
     });
     facts::write(tx, patches.collect()).await?;
-    let made = ending.iter().filter(|(op, one)| op.outcome == Outcome::Done && one.task.op == TaskOp::Apply);
+    let made = ending.iter().filter(|(op, one)| op.outcome == TaskOutcome::Done && one.task.op == TaskOp::Apply);
     let ready: Vec<IdRow> = made.filter_map(|(_, one)| one.task.resource.as_ref().map(IdRow::from)).collect();
     let now = ending.iter().map(|(op, _)| op.now.as_microsecond()).max().unwrap_or_default();
     facts::wake_referrers(tx, &ready, now).await?;
@@ -372,7 +372,7 @@ impl Control {
                 self.store().sealer().seal(&SealedPlace::result(&held.task.0), &result)?
             }
         };
-        let retry_at = ending.retry_at.filter(|_| ending.outcome != Outcome::Refused).map(|at| at.as_microsecond());
+        let retry_at = ending.retry_at.filter(|_| ending.outcome != TaskOutcome::Refused).map(|at| at.as_microsecond());
         self.write(Report {
             held: held.clone(),
             outcome: ending.outcome,

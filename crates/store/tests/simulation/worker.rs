@@ -5,7 +5,7 @@ use berth_engine::ResourceState;
 use berth_engine::record::{Closing, EntryId, Intent, Status};
 use berth_engine::unit::{Op, Props, UnitState};
 use berth_model::ResourceId;
-use berth_store::{Ending, Held, Outcome, Recorded, TaskOp};
+use berth_store::{Ending, Held, Recorded, TaskOp, TaskOutcome};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use std::future::poll_fn;
@@ -90,7 +90,7 @@ impl Worker {
                 match task.carry_out().await {
                     Ok(()) | Err(Left::Fenced | Left::Late) => {}
                     Err(Left::Cancelled) => {
-                        let ending = Ending::new(Outcome::Cancelled, "asked to stop");
+                        let ending = Ending::new(TaskOutcome::Cancelled, "asked to stop");
                         let _ =
                             task.send(Request::Report { held: task.work.held.clone(), ending: ending.into() }).await;
                     }
@@ -161,9 +161,9 @@ impl Task<'_> {
             TaskOp::Delete => self.delete().await?,
             _ => self.apply().await?,
         }
-        let mut ending = Ending::new(Outcome::Done, "");
+        let mut ending = Ending::new(TaskOutcome::Done, "");
         if self.work.op == TaskOp::Apply && self.faulty() {
-            ending = Ending::new(Outcome::Failed, "the cloud said no");
+            ending = Ending::new(TaskOutcome::Failed, "the cloud said no");
             ending.retry_at = Some(self.worker.now() + SignedDuration::from_secs(3));
         }
         self.send(Request::Report { held: self.work.held.clone(), ending: ending.into() }).await?;

@@ -144,7 +144,7 @@ pub async fn leased(control: &Control, name: &str, worker: &str, now: Timestamp)
 }
 
 pub fn done() -> Ending {
-    Ending::new(Outcome::Done, "")
+    Ending::new(TaskOutcome::Done, "")
 }
 
 pub fn is_ready(id: &ResourceId, generation: i64) -> Recorded {
@@ -414,7 +414,7 @@ async fn what_moved_on_is_due_again(place: Place) {
     assert_eq!(enqueue_due(&control, at(3)).await, 1, "the second generation is yet to come");
     let again = control.lease(ask("w1", 1), at(4)).await.unwrap().remove(0);
     assert_eq!(again.task.generation, 2);
-    let failed = Ending { retry_at: Some(at(60)), ..Ending::new(Outcome::Failed, "quota") };
+    let failed = Ending { retry_at: Some(at(60)), ..Ending::new(TaskOutcome::Failed, "quota") };
     control.report(&again.held, failed, at(5)).await.unwrap();
     assert!(control.due(at(59), 10).await.unwrap().is_empty());
     let due = control.due(at(60), 10).await.unwrap().remove(0);
@@ -422,7 +422,7 @@ async fn what_moved_on_is_due_again(place: Place) {
     assert_eq!(due.resource.status.message, "quota");
     enqueue_due(&control, at(60)).await;
     let third = control.lease(ask("w1", 1), at(60)).await.unwrap().remove(0);
-    control.report(&third.held, Ending::new(Outcome::Refused, "no such region"), at(61)).await.unwrap();
+    control.report(&third.held, Ending::new(TaskOutcome::Refused, "no such region"), at(61)).await.unwrap();
     assert!(control.due(at(9999), 10).await.unwrap().is_empty(), "saying it again does not help");
     // Unless someone asks for it.
     control.apply(applying(vec![desired(&id, json!({"n": 2}))]), at(62)).await.unwrap();
@@ -450,13 +450,13 @@ async fn deletes_wait_for_children_and_win_over_applies(place: Place) {
     assert_eq!(tasks.iter().filter(|task| task.state == TaskState::Cancelled).count(), 1);
     let beat = control.heartbeat("w1", vec![running.held.clone()], LEASE, at(3)).await.unwrap();
     assert_eq!(beat.cancel, vec![running.held.clone()]);
-    control.report(&running.held, Ending::new(Outcome::Cancelled, "stopped"), at(4)).await.unwrap();
+    control.report(&running.held, Ending::new(TaskOutcome::Cancelled, "stopped"), at(4)).await.unwrap();
     enqueue_due(&control, at(4)).await;
     let leased = control.lease(ask("w1", 5), at(5)).await.unwrap();
     let of = |id: &ResourceId| leased.iter().find(|one| one.task.resource.as_ref() == Some(id)).expect("a delete");
     assert_eq!((of(&child).task.op, of(&parent).task.op), (TaskOp::Delete, TaskOp::Delete));
     // Its parent could not go yet; it is looked at when the child is gone.
-    control.report(&of(&parent).held, Ending::new(Outcome::Failed, "in use"), at(5)).await.unwrap();
+    control.report(&of(&parent).held, Ending::new(TaskOutcome::Failed, "in use"), at(5)).await.unwrap();
     assert!(control.due(at(9), 10).await.unwrap().is_empty());
     accept(&control, &of(&child).held, at(6)).await;
     let gone = Recorded::ForgetResource(child.clone());
@@ -775,7 +775,7 @@ async fn payloads_results_and_logs(place: Place) {
     let ending = Ending {
         result: Some("hunter2-result".into()),
         help: vec!["try this".into()],
-        ..Ending::new(Outcome::Failed, "no")
+        ..Ending::new(TaskOutcome::Failed, "no")
     };
     control.report(&held, ending, at(8)).await.unwrap();
     assert_eq!(control.result(&id).await.unwrap().unwrap().expose_secret(), "hunter2-result");

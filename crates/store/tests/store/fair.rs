@@ -52,7 +52,7 @@ async fn an_account_has_so_many_places(place: Place) {
     let loads = control.loads().await.unwrap();
     let load = AccountLoad { org: "acme".into(), account: "main".into(), queued: 7, running: 3, limit: 3 };
     assert_eq!(loads, [load]);
-    control.report(&first[0].held, Ending::new(Outcome::Failed, ""), at(2)).await.unwrap();
+    control.report(&first[0].held, Ending::new(TaskOutcome::Failed, ""), at(2)).await.unwrap();
     control.release(&first[1].held, "", at(2)).await.unwrap();
     let next = control.lease(ask("w2", 8), at(2)).await.unwrap();
     assert_eq!(names(&next), ["n-1", "n-3"], "the oldest first");

@@ -43,7 +43,7 @@ async fn a_server_goes_on_while_its_keys_change(place: Place) {
     let done = control.enqueue(vec![planned(&id)], at(0)).await.unwrap().remove(0);
     let leased = control.lease(ask("w1", 10), at(1)).await.unwrap();
     assert_eq!(leased.len(), 1);
-    let ending = Ending { result: Some(RESULT.into()), ..Ending::new(Outcome::Done, "") };
+    let ending = Ending { result: Some(RESULT.into()), ..Ending::new(TaskOutcome::Done, "") };
     control.report(&leased[0].held, ending, at(2)).await.unwrap();
 
     let stop = AtomicBool::new(false);
@@ -146,7 +146,7 @@ async fn a_server_moves_with_everything_it_knows(place: Place) {
 
     // Neither who had a task when the backup was made nor who got one after it can write here.
     for held in [&leased.held, &later.held] {
-        let late = moved.report(held, Ending::new(Outcome::Done, ""), at(6)).await;
+        let late = moved.report(held, Ending::new(TaskOutcome::Done, ""), at(6)).await;
         assert!(matches!(late, Err(ControlError::Fenced)), "{late:?}");
         assert!(moved.heartbeat("w1", vec![held.clone()], control::LEASE, at(6)).await.unwrap().kept.is_empty());
     }
@@ -155,7 +155,7 @@ async fn a_server_moves_with_everything_it_knows(place: Place) {
     assert_eq!(again.len(), 2, "both tasks are done again");
     assert!(again.iter().all(|one| one.held.fence > later.held.fence + 1_000_000));
     for one in &again {
-        moved.report(&one.held, Ending::new(Outcome::Done, ""), at(8)).await.unwrap();
+        moved.report(&one.held, Ending::new(TaskOutcome::Done, ""), at(8)).await.unwrap();
     }
     moved.audit(note("after"), &actor(), at(9)).await.unwrap();
     assert_eq!(moved.verify_audit().await.unwrap().entries, audit.entries + 1, "the chain goes on");

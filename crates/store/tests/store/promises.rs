@@ -149,7 +149,7 @@ async fn a_deletion_is_asked_for_again(place: Place) {
             let said = PlanDecision::Block("nothing is deleted on Fridays".into());
             control.submit_plan(&task.held, planned("{}", "d"), said, at(turn)).await.unwrap();
         } else {
-            control.report(&task.held, Ending::new(Outcome::Refused, "no"), at(turn)).await.unwrap();
+            control.report(&task.held, Ending::new(TaskOutcome::Refused, "no"), at(turn)).await.unwrap();
         }
         assert!(control.due(at(9999), 10).await.unwrap().is_empty(), "it rests");
         delete(at(turn + 1)).await;
@@ -277,7 +277,7 @@ async fn permissions_end_with_their_change(place: Place) {
     control.submit_plan(&task.held, planned("{\"replace\":1}", "d1"), PlanDecision::Proceed, at(3)).await.unwrap();
     // Cut short: what was allowed is still to be done.
     control
-        .report(&task.held, Ending { retry_at: Some(at(5)), ..Ending::new(Outcome::Failed, "503") }, at(4))
+        .report(&task.held, Ending { retry_at: Some(at(5)), ..Ending::new(TaskOutcome::Failed, "503") }, at(4))
         .await
         .unwrap();
     let known = meta(&control, &id).await;
@@ -308,7 +308,7 @@ async fn drift_is_looked_for_after_failures(place: Place) {
     enqueue_due(&control, at(0)).await;
     let first = control.lease(ask("w1", 1), at(0)).await.unwrap().remove(0);
     control
-        .report(&first.held, Ending { retry_at: Some(at(1)), ..Ending::new(Outcome::Failed, "503") }, at(0))
+        .report(&first.held, Ending { retry_at: Some(at(1)), ..Ending::new(TaskOutcome::Failed, "503") }, at(0))
         .await
         .unwrap();
     assert_eq!(meta(&control, &id).await.drift_at, None, "nothing is there yet that could drift");
@@ -329,7 +329,7 @@ async fn drift_is_looked_for_after_failures(place: Place) {
             held = control.lease(ask("w1", 1), at(now)).await.unwrap().remove(0).held;
         }
         match end {
-            "refused" => control.report(&held, Ending::new(Outcome::Refused, "no"), at(now)).await.unwrap(),
+            "refused" => control.report(&held, Ending::new(TaskOutcome::Refused, "no"), at(now)).await.unwrap(),
             "blocked" => {
                 control
                     .submit_plan(&held, planned("{}", "d"), PlanDecision::Block("no".into()), at(now))

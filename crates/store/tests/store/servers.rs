@@ -266,7 +266,7 @@ async fn many_at_once_are_each_answered(place: Place) {
         let stale = n % 3 == 0;
         let held = Held { fence: one.held.fence + i64::from(stale), ..one.held.clone() };
         let control = control.clone();
-        async move { (stale, control.report(&held, Ending::new(Outcome::Refused, "no"), at(2)).await) }
+        async move { (stale, control.report(&held, Ending::new(TaskOutcome::Refused, "no"), at(2)).await) }
     });
     for (stale, result) in futures::future::join_all(reports).await {
         assert_eq!(stale, matches!(result, Err(ControlError::Fenced)), "{result:?}");

@@ -48,8 +48,9 @@ async fn measure(place: Place) {
             async move {
                 while clock.elapsed() < FOR {
                     let leased = control.lease(ask(&format!("w{worker}"), 16), at(1)).await.expect("leased");
-                    let reports =
-                        leased.iter().map(|one| control.report(&one.held, Ending::new(Outcome::Refused, ""), at(1)));
+                    let reports = leased
+                        .iter()
+                        .map(|one| control.report(&one.held, Ending::new(TaskOutcome::Refused, ""), at(1)));
                     for report in futures::future::join_all(reports).await {
                         report.expect("reported");
                         done.fetch_add(1, Ordering::Relaxed);

@@ -240,7 +240,7 @@ pub enum PlanDecision {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum TaskOutcome {
     Done,
     Failed,
     /// Trying again will not help.
@@ -251,7 +251,7 @@ pub enum Outcome {
 /// How a task ended.
 #[derive(Clone, Debug)]
 pub struct Ending {
-    pub outcome: Outcome,
+    pub outcome: TaskOutcome,
     pub message: String,
     pub help: Vec<String>,
     /// JSON of a plan, an import or a drift check; sealed before it is written.
@@ -263,7 +263,7 @@ pub struct Ending {
 }
 
 impl Ending {
-    pub fn new(outcome: Outcome, message: impl Into<String>) -> Self {
+    pub fn new(outcome: TaskOutcome, message: impl Into<String>) -> Self {
         Self { outcome, message: message.into(), help: Vec::new(), result: None, retry_at: None, drift: Vec::new() }
     }
 }
