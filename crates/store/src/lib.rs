@@ -44,7 +44,7 @@ pub use keyring::{KEYS_MAX, KeyRing};
 pub use location::Location;
 pub use lock::Holder;
 pub use rotate::{RotateFrom, RotateProgress, RotateStep, Rotated};
-pub use rows::{Entries, Event, Filter, HistoryChange, HistoryLine, JournalEntry, Source, StoredResource};
+pub use rows::{Entries, Event, Filter, HistoryChange, HistoryLine, JournalEntry, ManifestSource, StoredResource};
 pub use run::{NewResource, Run};
 pub use seal::PREFIX as SEALED_PREFIX;
 pub use store::{LINES_MAX, Options, Store};

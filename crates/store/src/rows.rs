@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 /// Where a manifest came from.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Source {
+pub struct ManifestSource {
     /// As the user named it; empty for standard input.
     pub file: String,
     /// Which document of the file, from 0.
@@ -32,7 +32,7 @@ pub struct StoredResource {
     pub created_at: Timestamp,
     /// When the manifest last changed.
     pub updated_at: Timestamp,
-    pub source: Source,
+    pub source: ManifestSource,
     /// A delete was begun and has not ended.
     pub deleting: bool,
     /// Without secrets: `secret_names` says which there are, `Store::status_secrets` gives them.
@@ -54,7 +54,7 @@ impl StoredResource {
             generation: 0,
             created_at: Timestamp::UNIX_EPOCH,
             updated_at: Timestamp::UNIX_EPOCH,
-            source: Source::default(),
+            source: ManifestSource::default(),
             deleting: false,
             status: Status::default(),
             status_at: None,
@@ -219,7 +219,7 @@ pub(crate) fn resource(row: &Row) -> Result<StoredResource, StoreError> {
         generation: row.get(7)?,
         created_at: time(row.get(8)?)?,
         updated_at: time(row.get(9)?)?,
-        source: Source { file: row.get(10)?, document: number(row.get(11)?) },
+        source: ManifestSource { file: row.get(10)?, document: number(row.get(11)?) },
         deleting: row.get(12)?,
         status,
         status_at: row.get::<Option<i64>>(18)?.map(time).transpose()?,

@@ -5,7 +5,7 @@ use crate::encode::{Encoder, too_large};
 use crate::error::StoreError;
 use crate::lock::Lock;
 use crate::row_writes::{Answer, Write};
-use crate::rows::{Source, StoredResource};
+use crate::rows::{ManifestSource, StoredResource};
 use crate::run_writer::Writer;
 use crate::seal::Sealer;
 use crate::sql;
@@ -38,7 +38,7 @@ pub struct NewResource {
     pub manifest: Value,
     /// JSON pointers of the strings in it that are secret.
     pub secrets: Vec<String>,
-    pub source: Source,
+    pub source: ManifestSource,
 }
 
 impl NewResource {
@@ -56,7 +56,7 @@ impl NewResource {
             let cause = "with secrets masked it is not the same manifest".into();
             return Err(StoreError::Corrupt { of: format!("the manifest of {}", manifest.id), cause });
         }
-        let source = manifest.source.as_ref().map(|source| Source {
+        let source = manifest.source.as_ref().map(|source| ManifestSource {
             file: source.file.to_string(),
             document: u32::try_from(source.document).unwrap_or(u32::MAX),
         });

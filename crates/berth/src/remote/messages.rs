@@ -11,7 +11,7 @@ use berth_engine::unit::{Identity, UnitState};
 use berth_model::{Diagnostic, ResourceId, Severity, Span};
 use berth_server::values::{from_struct, from_value};
 use berth_server::{Fault, pb};
-use berth_store::{HistoryChange, HistoryLine, Source, StoredResource};
+use berth_store::{HistoryChange, HistoryLine, ManifestSource, StoredResource};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -48,7 +48,7 @@ pub fn stored(resource: &pb::Resource) -> StoredResource {
     stored.generation = resource.generation;
     stored.created_at = time(&resource.created_at);
     stored.updated_at = time(&resource.updated_at);
-    stored.source = Source { file: resource.source_file.clone(), document: resource.source_document };
+    stored.source = ManifestSource { file: resource.source_file.clone(), document: resource.source_document };
     stored.deleting = resource.deleting;
     stored.status_at = maybe_time(&resource.status_at);
     stored.secret_names = resource.secret_outputs.clone();

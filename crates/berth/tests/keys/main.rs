@@ -8,7 +8,7 @@ mod server;
 use berth_engine::ResourceState;
 use berth_engine::record::{Recorder, Status};
 use berth_model::ResourceId;
-use berth_store::{KeySource, NewResource, Options, Run, Source, Store};
+use berth_store::{KeySource, ManifestSource, NewResource, Options, Run, Store};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -115,7 +115,7 @@ fn account(name: &str) -> NewResource {
         id,
         api_version: "byoc.berth.dev/v1".into(),
         secrets: vec!["/spec/civo/token/value".into()],
-        source: Source::default(),
+        source: ManifestSource::default(),
     }
 }
 

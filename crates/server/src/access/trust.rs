@@ -1,6 +1,6 @@
 //! Trust by fingerprint: what a server shows is compared with what its user was told, and kept from then on.
 
-use crate::client::{Pinned, ExpectedCertificate, fingerprint};
+use crate::client::{ExpectedCertificate, Pinned, fingerprint};
 use crate::fault::{Code, Fault};
 use rustls::ClientConfig;
 use rustls_pki_types::{CertificateDer, ServerName};

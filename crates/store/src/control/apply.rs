@@ -239,7 +239,7 @@ struct Link<'a> {
 }
 
 /// A resource of an apply, encoded and sealed: done before the writer's turn.
-struct Wanted {
+struct PreparedResource {
     row: ResourceRow,
     labels: String,
     parents: Vec<ResourceId>,
@@ -253,7 +253,7 @@ struct Wanted {
 }
 
 struct ApplyOp {
-    wanted: Vec<Wanted>,
+    wanted: Vec<PreparedResource>,
     delete: Vec<ResourceId>,
     actor: Actor,
     by: Party,
@@ -314,7 +314,7 @@ impl Op for ApplyOp {
 type Answers = [Option<Result<Vec<Applied>, ControlError>>];
 
 async fn apply_round(ops: &[&ApplyOp], round: &[usize], answers: &mut Answers, tx: &mut Tx<'_>) -> Result<(), Broken> {
-    let all: Vec<(usize, &Wanted)> =
+    let all: Vec<(usize, &PreparedResource)> =
         round.iter().flat_map(|&at| ops[at].wanted.iter().map(move |one| (at, one))).collect();
     let mut stored = look(&all, tx).await?;
     let mut refused: HashSet<usize> = HashSet::new();
@@ -395,7 +395,13 @@ struct Writes<'a> {
 }
 
 impl<'a> Writes<'a> {
-    fn add(&mut self, op: &'a ApplyOp, wanted: &'a Wanted, stored: Option<Stored>, tx: &mut Tx<'_>) -> Applied {
+    fn add(
+        &mut self,
+        op: &'a ApplyOp,
+        wanted: &'a PreparedResource,
+        stored: Option<Stored>,
+        tx: &mut Tx<'_>,
+    ) -> Applied {
         let (id, now) = (&wanted.row.id, op.now.as_microsecond());
         let applied = |generation, result| Applied { id: id.clone(), generation, result };
         let Some(stored) = stored else {
@@ -428,7 +434,7 @@ impl<'a> Writes<'a> {
 }
 
 impl ApplyOp {
-    fn applied<'a>(&'a self, wanted: &Wanted, is_new: bool, differs: bool) -> lifecycle::Applied<'a> {
+    fn applied<'a>(&'a self, wanted: &PreparedResource, is_new: bool, differs: bool) -> lifecycle::Applied<'a> {
         lifecycle::Applied {
             is_new,
             is_ready: wanted.ready,
@@ -446,7 +452,7 @@ pub(super) fn by(actor: &Actor) -> String {
     if actor.name.is_empty() { String::new() } else { format!(" by {}", actor.name) }
 }
 
-async fn look(all: &[(usize, &Wanted)], tx: &mut Tx<'_>) -> Result<HashMap<usize, Stored>, StoreError> {
+async fn look(all: &[(usize, &PreparedResource)], tx: &mut Tx<'_>) -> Result<HashMap<usize, Stored>, StoreError> {
     let ids: Vec<Numbered> = all
         .iter()
         .enumerate()
@@ -469,7 +475,7 @@ async fn look(all: &[(usize, &Wanted)], tx: &mut Tx<'_>) -> Result<HashMap<usize
 /// Whoever refers to something that is being deleted would wait for it for ever, or keep it: such an apply is refused. What
 /// is declared along with it is wanted again.
 async fn going<'a>(
-    all: &[(usize, &'a Wanted)],
+    all: &[(usize, &'a PreparedResource)],
     tx: &mut Tx<'_>,
 ) -> Result<Vec<(usize, &'a ResourceId, &'a ResourceId)>, StoreError> {
     let together: HashSet<(usize, &ResourceId)> = all.iter().map(|(at, one)| (*at, &one.row.id)).collect();
@@ -501,7 +507,7 @@ async fn unowned(unit: &Write, tx: &mut Tx<'_>) -> Result<(), Broken> {
     Err(Broken::Half(ControlError::Refused(why)))
 }
 
-fn row_of<'a>(op: &ApplyOp, wanted: &'a Wanted) -> Row<'a> {
+fn row_of<'a>(op: &ApplyOp, wanted: &'a PreparedResource) -> Row<'a> {
     Row {
         id: (&wanted.row.id).into(),
         api_version: &wanted.row.api_version,
@@ -520,7 +526,11 @@ fn row_of<'a>(op: &ApplyOp, wanted: &'a Wanted) -> Row<'a> {
 }
 
 /// Links of what was created or updated.
-async fn link(all: &[(usize, &Wanted)], written: &HashSet<IdRow<'_>>, tx: &mut Tx<'_>) -> Result<(), StoreError> {
+async fn link(
+    all: &[(usize, &PreparedResource)],
+    written: &HashSet<IdRow<'_>>,
+    tx: &mut Tx<'_>,
+) -> Result<(), StoreError> {
     let links: Vec<Link> = all
         .iter()
         .filter(|(_, one)| !one.parents.is_empty() && written.contains(&IdRow::from(&one.row.id)))
@@ -558,7 +568,7 @@ impl Control {
             }
             let units = one.units.iter().map(|unit| Ok(Write::SaveUnit(encoder.unit(unit)?)));
             let units = units.collect::<Result<_, StoreError>>()?;
-            wanted.push(Wanted {
+            wanted.push(PreparedResource {
                 units,
                 row: encoder.resource(one.resource)?,
                 labels,

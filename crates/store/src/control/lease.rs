@@ -320,7 +320,7 @@ async fn lanes(tx: &mut Tx<'_>) -> Result<Vec<Lane>, StoreError> {
 }
 
 #[derive(Serialize)]
-struct Wanted<'a> {
+struct LaneDemand<'a> {
     n: usize,
     #[serde(flatten)]
     lane: &'a LaneKey,
@@ -335,16 +335,16 @@ async fn next_of(
     tx: &mut Tx<'_>,
 ) -> Result<HashMap<usize, Vec<String>>, StoreError> {
     let mut found: HashMap<usize, Vec<String>> = HashMap::new();
-    let wanted = asked.iter().map(|&n| Wanted { n, lane: &turns.lanes[n].key, wanted: given[n].len() });
+    let wanted = asked.iter().map(|&n| LaneDemand { n, lane: &turns.lanes[n].key, wanted: given[n].len() });
     if !tx.connection.dialect().is_sqlite {
-        let wanted: Vec<Wanted> = wanted.collect();
+        let wanted: Vec<LaneDemand> = wanted.collect();
         for row in tx.rows_many(&NEXT_OF_MANY, &wanted).await? {
             let n = usize::try_from(row.get::<i64>(0)?).unwrap_or(usize::MAX);
             found.entry(n).or_default().push(row.get(1)?);
         }
         return Ok(found);
     }
-    for Wanted { n, lane, wanted } in wanted {
+    for LaneDemand { n, lane, wanted } in wanted {
         let query = Query::new(NEXT)
             .bind(lane.checks)
             .bind(&lane.org)

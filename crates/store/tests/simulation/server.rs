@@ -90,7 +90,7 @@ impl Server {
                 api_version: "sim/v1".into(),
                 manifest,
                 secrets: Vec::new(),
-                source: Source::default(),
+                source: ManifestSource::default(),
             },
             labels: Default::default(),
             parents: parent.map(self::id).into_iter().collect(),

@@ -42,7 +42,7 @@ use berth_engine::ResourceState;
 use berth_engine::record::{Intent, Status};
 use berth_engine::unit::{Op, Props, UnitState};
 use berth_model::ResourceId;
-use berth_store::{KeySource, NewResource, Options, Run, Source, Store, StoreError};
+use berth_store::{KeySource, ManifestSource, NewResource, Options, Run, Store, StoreError};
 use place::Place;
 use secrecy::SecretBox;
 use serde_json::{Value, json};
@@ -76,7 +76,7 @@ pub fn new_resource(id: &ResourceId, spec: Value) -> NewResource {
         api_version: "civo.berth.dev/v1".into(),
         manifest,
         secrets: Vec::new(),
-        source: Source { file: "shop/net.yaml".into(), document: 2 },
+        source: ManifestSource { file: "shop/net.yaml".into(), document: 2 },
     }
 }
 

@@ -17,7 +17,7 @@ use crate::{environment::Environment, pb};
 use berth_clouds::accounts::{Accounts, account_id};
 use berth_model::{Diagnostic, Manifest, ResourceId, Schedule};
 use berth_store::{
-    Applied, AppliedResult, Apply, AuditNote, ControlError, Desired, NewResource, Source, StoredResource,
+    Applied, AppliedResult, Apply, AuditNote, ControlError, Desired, ManifestSource, NewResource, StoredResource,
 };
 use jiff::Timestamp;
 use std::collections::{HashMap, HashSet};
@@ -326,7 +326,7 @@ async fn rehearse(shared: &Shared, desired: &[Desired], delete: &[ResourceId]) -
     let store = shared.control.store();
     let mut said = Vec::with_capacity(desired.len() + delete.len());
     for one in desired {
-        let NewResource { id, manifest, source: Source { .. }, .. } = &one.resource;
+        let NewResource { id, manifest, source: ManifestSource { .. }, .. } = &one.resource;
         let (generation, result) = match store.resource(id).await? {
             None => (1, AppliedResult::Created),
             Some(stored) if store.unseal(&stored)? == *manifest => (stored.generation, AppliedResult::Unchanged),
