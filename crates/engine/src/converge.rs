@@ -5,7 +5,7 @@ use crate::plan::{Action, Planned, Request, ResourcePlan};
 use crate::progress::{Progress, Skip, Watcher};
 use crate::record::{RecordError, Recorder};
 use crate::resource_run::{End, ResourceRun};
-use crate::run::{Interrupt, Options, Report, Shared, Stop};
+use crate::run::{Interrupt, Options, Report, RunContext, Stop};
 use crate::steps::{Next, Part, Step, Steps};
 use crate::unit::UnitState;
 use futures::StreamExt;
@@ -27,7 +27,7 @@ pub async fn converge(
 ) -> Report {
     let Planned { plan, seen, learned, prepared, .. } = planned;
     let plans = &plan.resources;
-    let cx = Shared { recorder, watcher, interrupt, options, changed: Mutex::default() };
+    let cx = RunContext { recorder, watcher, interrupt, options, changed: Mutex::default() };
     let run = ResourceRun::new(cx, catalog, request, plans, seen, prepared);
     let mut driver =
         Driver { run: &run, plans, steps: Steps::new(plans), begun: HashMap::new(), report: Report::default() };

@@ -10,7 +10,7 @@ use crate::patience::Limit;
 use crate::plan::{Action, Request, ResourcePlan, UnitPlan, Wanted};
 use crate::prepared::Prepared;
 use crate::record::Status;
-use crate::run::{Shared, Stop};
+use crate::run::{RunContext, Stop};
 use crate::state::ResourceState;
 use crate::summary::{facts, summary};
 use crate::unit::{Lowered, Observed, Op, Props, Stray, Unit, UnitState};
@@ -27,7 +27,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// What the work on all resources of a plan shares.
 pub(crate) struct ResourceRun<'a> {
-    pub cx: Shared<'a>,
+    pub cx: RunContext<'a>,
     catalog: &'a dyn Catalog,
     request: &'a Request,
     wanted: HashMap<&'a ResourceId, &'a Wanted>,
@@ -63,7 +63,7 @@ pub(crate) struct End {
 
 impl<'a> ResourceRun<'a> {
     pub fn new(
-        cx: Shared<'a>,
+        cx: RunContext<'a>,
         catalog: &'a dyn Catalog,
         request: &'a Request,
         plans: &'a [ResourcePlan],

@@ -78,7 +78,7 @@ pub struct Report {
 }
 
 /// What all units of a run share.
-pub(crate) struct Shared<'a> {
+pub(crate) struct RunContext<'a> {
     pub recorder: &'a dyn Recorder,
     pub watcher: &'a dyn Watcher,
     pub interrupt: Interrupt,
@@ -87,7 +87,7 @@ pub(crate) struct Shared<'a> {
     pub changed: Mutex<Vec<(ResourceId, String)>>,
 }
 
-impl Shared<'_> {
+impl RunContext<'_> {
     pub fn note_change(&self, resource: &ResourceId, what: String) {
         self.changed.lock().unwrap_or_else(PoisonError::into_inner).push((resource.clone(), what));
     }

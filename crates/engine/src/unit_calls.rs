@@ -7,7 +7,7 @@ use crate::observe::read_one;
 use crate::patience::{Limit, Patience, left_of, pause_after, shows_up_by};
 use crate::progress::Progress;
 use crate::record::{Closing, EntryId, Intent};
-use crate::run::{Shared, Stop};
+use crate::run::{RunContext, Stop};
 use crate::unit::{ASKED_AGAIN, Identity, Observed, Op, Phase, Props, Stray, Unit, UnitState, WaitFor, Waiting};
 use berth_model::ResourceId;
 use jiff::Timestamp;
@@ -20,7 +20,7 @@ const DELETE_SHOWS_WITHIN: Duration = Duration::from_secs(5);
 
 /// One unit, and what calls for it need.
 pub(crate) struct UnitCalls<'a> {
-    pub cx: &'a Shared<'a>,
+    pub cx: &'a RunContext<'a>,
     pub catalog: &'a dyn Catalog,
     pub resource: &'a ResourceId,
     pub unit: &'a Unit,

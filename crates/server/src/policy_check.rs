@@ -1,6 +1,6 @@
 //! Evaluates stored policies for a plan.
 
-use crate::api::Shared;
+use crate::api::ServerState;
 use crate::fault::{Code, Fault};
 use crate::gate::{self, GateInput};
 use crate::pb;
@@ -35,7 +35,7 @@ pub async fn off_runtime<T: Send + 'static>(work: impl FnOnce() -> T + Send + 's
 /// What policies say of a plan that somebody asked for or looks at. `manifests` are those that were given; what is not
 /// among them is judged by what is stored.
 pub async fn foresee(
-    shared: &Shared,
+    shared: &ServerState,
     actor: &str,
     plan: &Plan,
     manifests: &HashMap<&ResourceId, &Manifest>,
@@ -65,7 +65,7 @@ pub async fn foresee(
 }
 
 /// The manifest before the stored one, as policies may see it; nothing for the first generation.
-pub async fn previous(shared: &Shared, stored: &StoredResource) -> Result<Option<Value>, Fault> {
+pub async fn previous(shared: &ServerState, stored: &StoredResource) -> Result<Option<Value>, Fault> {
     if stored.generation <= 1 {
         return Ok(None);
     }

@@ -3,7 +3,7 @@
 use crate::access::head_sinks::HeadSinks;
 use crate::access::oidc::{Oidc, OidcConfig, OidcError};
 use crate::access::{self, AccessLayer, Authenticator};
-use crate::api::Shared;
+use crate::api::ServerState;
 use crate::api::front::{Front, Health};
 use crate::fault::{Code, Fault};
 use crate::limits::{ACCEPT_SLACK, Limits};
@@ -141,7 +141,7 @@ pub struct Running {
     pub fingerprint: String,
     /// Where the first admin's token lies, when this start made it.
     pub first_token: Option<PathBuf>,
-    pub shared: Arc<Shared>,
+    pub shared: Arc<ServerState>,
     stop: CancellationToken,
     tasks: Vec<JoinHandle<()>>,
     serving: Vec<JoinHandle<()>>,
@@ -187,7 +187,7 @@ pub async fn start(mut config: Config) -> Result<Running, StartError> {
     let first_token = first_token(&control, &config.folder).await?;
 
     let stop = CancellationToken::new();
-    let shared = Arc::new(Shared::new(control, config, stop.clone()));
+    let shared = Arc::new(ServerState::new(control, config, stop.clone()));
     let authenticator =
         Arc::new(Authenticator::new(shared.control.clone(), &shared.config.limits, shared.metrics.clone()));
     let inside = inside(&shared, &authenticator, oidc).await?;
@@ -244,7 +244,7 @@ fn within_open_files(connections: usize) -> usize {
 
 /// The gRPC routes with everything that guards them: what REST calls, and what gRPC calls.
 async fn inside(
-    shared: &Arc<Shared>,
+    shared: &Arc<ServerState>,
     authenticator: &Arc<Authenticator>,
     oidc: Option<Arc<Oidc>>,
 ) -> Result<Router, StartError> {

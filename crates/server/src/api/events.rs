@@ -2,7 +2,7 @@
 
 use super::arguments::check_text;
 use super::messages::time;
-use super::{Shared, page};
+use super::{ServerState, page};
 use crate::access::{Principal, Revalidation, principal};
 use crate::fault::{Code, Fault};
 use crate::pb::{self, events_server::Events};
@@ -28,13 +28,13 @@ const LOOK_AGAIN: Duration = Duration::from_secs(2);
 const STREAMS_MAX: usize = 256;
 
 pub struct Service {
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
     /// Open streams of each token.
     open: Arc<Mutex<HashMap<String, usize>>>,
 }
 
 impl Service {
-    pub fn new(shared: Arc<Shared>) -> Self {
+    pub fn new(shared: Arc<ServerState>) -> Self {
         Self { shared, open: Arc::default() }
     }
 }
@@ -142,7 +142,7 @@ impl Events for Service {
 
 /// Sends events until the watcher is gone, too slow, no longer entitled, or the server stops.
 async fn follow(
-    shared: &Shared,
+    shared: &ServerState,
     caller: &Principal,
     mut after: i64,
     filter: Option<EventFilter>,

@@ -1,6 +1,6 @@
 //! Where every request comes in: gRPC and REST by the same port, within the limits, counted, and traced.
 
-use crate::api::Shared;
+use crate::api::ServerState;
 use crate::api::methods::{Access, Method, methods};
 use crate::api::public_slots::{PublicSlot, PublicSlots};
 use crate::fault::{Code, Fault};
@@ -25,7 +25,7 @@ use tracing::Instrument;
 const READY_WITHIN: Duration = Duration::from_secs(2);
 
 pub struct Front {
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
     inside: Router,
     gateway: Gateway,
     slots: Semaphore,
@@ -35,7 +35,7 @@ pub struct Front {
 }
 
 impl Front {
-    pub fn new(shared: Arc<Shared>, inside: Router, gateway: Gateway) -> Self {
+    pub fn new(shared: Arc<ServerState>, inside: Router, gateway: Gateway) -> Self {
         let slots = Semaphore::new(shared.config.limits.requests);
         Self { shared, inside, gateway, slots, public: PublicSlots::default(), openapi: OnceLock::new() }
     }

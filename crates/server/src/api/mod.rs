@@ -37,7 +37,7 @@ const COUNT_EVERY: Duration = Duration::from_secs(5);
 const SEEN_WITHIN: i64 = 60;
 
 /// What every service of a server has in common.
-pub struct Shared {
+pub struct ServerState {
     pub control: Control,
     pub config: Config,
     pub metrics: Metrics,
@@ -51,7 +51,7 @@ pub struct Shared {
     counted: Mutex<Option<Instant>>,
 }
 
-impl Shared {
+impl ServerState {
     pub fn new(control: Control, config: Config, stop: CancellationToken) -> Self {
         let alone = !control.store().location().is_shared();
         let metrics = Metrics::default();
@@ -117,7 +117,7 @@ impl Shared {
 }
 
 /// Adds every service.
-pub(crate) fn add_services(routes: &mut RoutesBuilder, shared: &Arc<Shared>) {
+pub(crate) fn add_services(routes: &mut RoutesBuilder, shared: &Arc<ServerState>) {
     routes
         .add_service(
             ResourcesServer::new(resources::Service(shared.clone()))

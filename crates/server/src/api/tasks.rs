@@ -2,7 +2,7 @@
 
 use super::arguments::{check_text, invalid_argument};
 use super::messages::{task, time};
-use super::{Shared, page};
+use super::{ServerState, page};
 use crate::access::{Principal, Role, principal};
 use crate::fault::{Code, Fault};
 use crate::pb::{self, tasks_server::Tasks};
@@ -11,7 +11,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use tonic::{Request, Response, Status};
 
-pub struct Service(pub Arc<Shared>);
+pub struct Service(pub Arc<ServerState>);
 
 impl Service {
     /// A task that the caller may see. What is outside their scope is not there.

@@ -4,7 +4,7 @@
 mod decider;
 pub mod next_check;
 
-use crate::api::Shared;
+use crate::api::ServerState;
 use crate::fault::{Code, Fault};
 use berth_store::{NewTask, TaskOp};
 use decider::Decider;
@@ -43,7 +43,7 @@ pub const PRIORITY_RETRY: i32 = 50;
 pub const PRIORITY_REPAIR: i32 = 20;
 pub const PRIORITY_DRIFT: i32 = 0;
 
-pub fn spawn(shared: Arc<Shared>, stop: CancellationToken) -> JoinHandle<()> {
+pub fn spawn(shared: Arc<ServerState>, stop: CancellationToken) -> JoinHandle<()> {
     tokio::spawn(async move {
         let mut controller = Controller { shared: &shared, expired: None, pruned: Instant::now() };
         let mut wakes = shared.control.wakes();
@@ -104,7 +104,7 @@ impl Health {
 }
 
 struct Controller<'a> {
-    shared: &'a Shared,
+    shared: &'a ServerState,
     expired: Option<Instant>,
     pruned: Instant,
 }

@@ -1,7 +1,7 @@
 //! Whether a plan was made with the credentials of the account that its resource belongs to, and how much of that account it
 //! would make again. A worker looks by itself before it reads; this is the server's own word, also to earlier workers.
 
-use crate::api::Shared;
+use crate::api::ServerState;
 use crate::fault::{Code, Fault};
 use berth_engine::identity::other_account;
 use berth_engine::unit::{Identity, Op};
@@ -11,7 +11,7 @@ use berth_store::{GoneObject, Task};
 /// `who`: whom the worker's credentials belong to; `None` from a worker of an earlier version. Answers how much of the
 /// account seems gone, where the plan makes something again.
 pub async fn check(
-    shared: &Shared,
+    shared: &ServerState,
     task: &Task,
     plan: &Plan,
     who: Option<&Identity>,

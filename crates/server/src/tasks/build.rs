@@ -1,7 +1,7 @@
 //! Contexts for a batch of leased tasks: what they share is read once.
 
 use crate::access::Principal;
-use crate::api::Shared;
+use crate::api::ServerState;
 use crate::context::{
     AccountRow, CheckRow, Context, DriftAsk, ImportAsk, KnownRow, PlanAsk, RefreshRow, Sealed, UnitRow, WantedRow,
 };
@@ -24,7 +24,7 @@ pub type Built = Result<(Context, Sealed), Fault>;
 
 /// One for each task, in order. Tokens go only to accounts that are for the resources in question, and, where the caller is
 /// confined to an org, only those of that org's own accounts: whatever rows and tasks say.
-pub async fn contexts(shared: &Shared, caller: &Principal, leased: &[Leased]) -> Vec<Built> {
+pub async fn contexts(shared: &ServerState, caller: &Principal, leased: &[Leased]) -> Vec<Built> {
     let control = &shared.control;
     let mut reader = Reader {
         shared,
@@ -59,7 +59,7 @@ pub async fn contexts(shared: &Shared, caller: &Principal, leased: &[Leased]) ->
 }
 
 struct Reader<'a> {
-    shared: &'a Shared,
+    shared: &'a ServerState,
     control: &'a Control,
     /// The org of the worker that all this is for; empty for one that serves all.
     confined: &'a str,

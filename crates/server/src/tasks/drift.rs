@@ -1,7 +1,7 @@
 //! What a drift check found, as the store keeps it.
 
 use super::plan_gate::HELD;
-use crate::api::Shared;
+use crate::api::ServerState;
 use crate::controller::next_check::NextChecks;
 use crate::fault::{Code, Fault};
 use crate::results::DriftResult;
@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use std::collections::{HashMap, HashSet};
 
 /// One for each resource that could be compared. What could not is compared again at its next time.
-pub async fn findings(shared: &Shared, result: &str, now: Timestamp) -> Result<Vec<DriftFound>, Fault> {
+pub async fn findings(shared: &ServerState, result: &str, now: Timestamp) -> Result<Vec<DriftFound>, Fault> {
     let result: DriftResult = serde_json::from_str(result)
         .map_err(|_| Fault::new(Code::InvalidArgument, "the result of the drift check cannot be read"))?;
     let blind: HashSet<_> = result.troubles.iter().map(|trouble| &trouble.id).collect();
@@ -45,7 +45,7 @@ pub async fn findings(shared: &Shared, result: &str, now: Timestamp) -> Result<V
 /// Remembers what is not found. Why the resources are not repaired that are gone together with much of their account: either
 /// among all that the account has, or among those that were looked for now.
 async fn much_gone(
-    shared: &Shared,
+    shared: &ServerState,
     result: &DriftResult,
     now: Timestamp,
 ) -> Result<HashMap<ResourceId, String>, Fault> {

@@ -12,7 +12,7 @@ pub use build::listed;
 pub use service::{InProcess, Service};
 pub use wait::run_and_wait;
 
-use crate::api::Shared;
+use crate::api::ServerState;
 use crate::pb::worker_service_server::WorkerServiceServer;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use tokio::time::Instant;
 const MESSAGE_BYTES_MAX: usize = 64 << 20;
 
 /// The gRPC service.
-pub fn server(shared: &Arc<Shared>) -> WorkerServiceServer<Service> {
+pub fn server(shared: &Arc<ServerState>) -> WorkerServiceServer<Service> {
     WorkerServiceServer::new(Service(shared.clone()))
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX)

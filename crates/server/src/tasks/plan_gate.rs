@@ -1,7 +1,7 @@
 //! Decides whether a worker may carry out its plan: reads from the store what the gate needs, and asks the gate.
 
 use super::{account, verify};
-use crate::api::Shared;
+use crate::api::ServerState;
 use crate::environment::Environment;
 use crate::fault::{Code, Fault};
 use crate::gate::{Approval, Gate, GateInput, covers, digest, gate};
@@ -37,7 +37,7 @@ pub struct PlanVerdict {
 
 /// Decides about a plan that a worker hands in. Whatever cannot be decided is refused: a gate that fails stays shut.
 pub async fn decide_plan(
-    shared: &Shared,
+    shared: &ServerState,
     task: &Task,
     plan: &Plan,
     text: &str,
@@ -122,7 +122,7 @@ struct Used {
     elsewhere: bool,
 }
 
-async fn used(shared: &Shared, id: &ResourceId, plan: &Plan) -> Result<Used, Fault> {
+async fn used(shared: &ServerState, id: &ResourceId, plan: &Plan) -> Result<Used, Fault> {
     let mut known = shared.control.parents(id).await?;
     known.retain(|parent| parent.kind != "Account");
     let mut objects = BTreeSet::new();

@@ -6,7 +6,7 @@ use super::drift::findings;
 use super::plan_gate::decide_plan;
 use super::verify;
 use crate::access::{Principal, Revalidation, Role, principal};
-use crate::api::Shared;
+use crate::api::ServerState;
 use crate::fault::{Code, Fault};
 use crate::metrics::{Op, State};
 use crate::pb::{self, record_request::Write, worker_service_server::WorkerService};
@@ -42,10 +42,10 @@ const PLAN_BYTES_MAX: usize = 8 << 20;
 const FIRST_RETRY: Duration = Duration::from_secs(2);
 const LONGEST_RETRY: Duration = Duration::from_secs(300);
 
-pub struct Service(pub Arc<Shared>);
+pub struct Service(pub Arc<ServerState>);
 
 /// The same, for the worker inside the server.
-pub struct InProcess(pub Arc<Shared>);
+pub struct InProcess(pub Arc<ServerState>);
 
 fn invalid(message: impl Into<String>) -> Fault {
     Fault::new(Code::InvalidArgument, message)
@@ -73,7 +73,7 @@ pub fn retry_at(now: Timestamp, failures: u32, asked: Duration) -> Timestamp {
     SignedDuration::try_from(pause).ok().and_then(|pause| now.checked_add(pause).ok()).unwrap_or(now)
 }
 
-impl Shared {
+impl ServerState {
     fn refused(&self, error: ControlError) -> Fault {
         match error {
             ControlError::Fenced => {

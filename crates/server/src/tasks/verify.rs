@@ -2,7 +2,7 @@
 //! server can know better.
 
 use crate::access::principal::ADMIN_KINDS;
-use crate::api::Shared;
+use crate::api::ServerState;
 use crate::context::{ImportAsk, PlanAsk};
 use crate::fault::{Code, Fault};
 use crate::pb;
@@ -35,7 +35,12 @@ fn invalid(message: impl Into<String>) -> Fault {
 
 /// What the worker may record when it carries this plan out. Refused where the plan is not one for the task's resource alone,
 /// or has units that the resource does not lower to.
-pub async fn steps(shared: &Shared, task: &Task, stored: &StoredResource, plan: &Plan) -> Result<Vec<PlanStep>, Fault> {
+pub async fn steps(
+    shared: &ServerState,
+    task: &Task,
+    stored: &StoredResource,
+    plan: &Plan,
+) -> Result<Vec<PlanStep>, Fault> {
     let id = &stored.id;
     let own = match plan.resources.as_slice() {
         [one] if one.id == *id => one,
@@ -97,7 +102,7 @@ fn step(unit: &UnitPlan) -> PlanStep {
 }
 
 /// Keys and types of the units that the stored manifest lowers to.
-async fn lowered(shared: &Shared, task: &Task, stored: &StoredResource) -> Result<Vec<(String, String)>, Fault> {
+async fn lowered(shared: &ServerState, task: &Task, stored: &StoredResource) -> Result<Vec<(String, String)>, Fault> {
     let manifest = stored.known()?.manifest;
     let mut known = Known::default();
     for parent in parents(&manifest) {
@@ -198,7 +203,7 @@ pub fn unit(row: &pb::UnitRow) -> Result<(), Fault> {
 }
 
 /// The result of a task is about what was asked for, and about nothing else.
-pub async fn result(shared: &Shared, task: &Task, text: &str) -> Result<(), Fault> {
+pub async fn result(shared: &ServerState, task: &Task, text: &str) -> Result<(), Fault> {
     shallow(text)?;
     match task.op {
         TaskOp::Apply | TaskOp::Delete => Err(invalid(format!("a task to {} has no result", task.op.as_str()))),
@@ -229,7 +234,7 @@ fn read<T: DeserializeOwned>(text: &str) -> Result<T, Fault> {
     serde_json::from_str(text).map_err(|_| invalid("the result cannot be read"))
 }
 
-async fn asked<T: DeserializeOwned>(shared: &Shared, task: &Task) -> Result<T, Fault> {
+async fn asked<T: DeserializeOwned>(shared: &ServerState, task: &Task) -> Result<T, Fault> {
     let payload = shared.control.payload(&task.id).await?;
     let unreadable = || Fault::new(Code::Internal, format!("what task {} is asked cannot be read", task.id));
     serde_json::from_str(payload.ok_or_else(unreadable)?.expose_secret()).map_err(|_| unreadable())

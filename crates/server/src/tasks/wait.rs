@@ -1,7 +1,7 @@
 //! Tasks that someone waits for: plans, imports, drift checks on demand.
 
 use super::Bucket;
-use crate::api::Shared;
+use crate::api::ServerState;
 use crate::fault::{Code, Fault};
 use berth_store::{Actor, AuditNote, Control, NewTask, TaskId, TaskState};
 use secrecy::ExposeSecret;
@@ -15,7 +15,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(2);
 const SEEN_WITHIN: i64 = 60;
 
 /// Enqueues a task, waits until it has ended, and gives its result. A task that nobody waits for any more is cancelled.
-pub async fn run_and_wait(shared: &Shared, task: NewTask, timeout: Duration) -> Result<Value, Fault> {
+pub async fn run_and_wait(shared: &ServerState, task: NewTask, timeout: Duration) -> Result<Value, Fault> {
     let op = task.op.as_str();
     let ids = shared.control.enqueue(vec![task], shared.now()).await?;
     let id = ids.into_iter().next().ok_or_else(|| Fault::new(Code::Internal, "the task was not made"))?;
@@ -46,7 +46,7 @@ impl Drop for Waiting {
     }
 }
 
-async fn wait(shared: &Shared, id: &TaskId, op: &str, timeout: Duration) -> Result<Value, Fault> {
+async fn wait(shared: &ServerState, id: &TaskId, op: &str, timeout: Duration) -> Result<Value, Fault> {
     let until = Instant::now() + timeout;
     let mut wakes = shared.control.wakes();
     let mut bucket = Bucket::new();
@@ -81,7 +81,7 @@ async fn wait(shared: &Shared, id: &TaskId, op: &str, timeout: Duration) -> Resu
         .map_err(|_| Fault::new(Code::Internal, format!("the result of the task to {op} cannot be read")))
 }
 
-async fn overdue(shared: &Shared, op: &str, state: TaskState, timeout: Duration) -> Fault {
+async fn overdue(shared: &ServerState, op: &str, state: TaskState, timeout: Duration) -> Fault {
     let seconds = timeout.as_secs();
     if state == TaskState::Running {
         return Fault::new(Code::TimedOut, format!("the task to {op} did not end within {seconds} s"))

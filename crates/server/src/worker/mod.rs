@@ -9,7 +9,7 @@ pub mod scratch;
 mod task;
 mod task_log;
 
-use crate::api::Shared;
+use crate::api::ServerState;
 use crate::context::{Context, Sealed};
 use crate::fault::{Code, Fault};
 use crate::pb;
@@ -121,7 +121,7 @@ pub async fn run(config: WorkerConfig, api: Arc<dyn TaskApi>, stop: Cancellation
 }
 
 /// The worker inside a server, unless it was told to have none.
-pub fn in_process(shared: &Arc<Shared>, stop: CancellationToken) -> Option<JoinHandle<()>> {
+pub fn in_process(shared: &Arc<ServerState>, stop: CancellationToken) -> Option<JoinHandle<()>> {
     let here = shared.config.worker.clone()?;
     let config = WorkerConfig {
         name: format!("inside-{}", uuid::Uuid::now_v7().simple()),

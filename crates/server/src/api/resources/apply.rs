@@ -3,7 +3,7 @@
 use super::check::{Checked, MANIFESTS_MAX, check, invalid};
 use super::uses;
 use crate::access::{Principal, Role, audit};
-use crate::api::Shared;
+use crate::api::ServerState;
 use crate::api::arguments::{invalid_argument, parse_id_message};
 use crate::api::messages::applied;
 use crate::drift_schedule;
@@ -26,7 +26,11 @@ use std::time::Duration;
 /// How often a merge is tried anew when someone writes in between.
 const TRIES: usize = 5;
 
-pub async fn apply(shared: &Shared, caller: &Principal, request: pb::ApplyRequest) -> Result<pb::ApplyResponse, Fault> {
+pub async fn apply(
+    shared: &ServerState,
+    caller: &Principal,
+    request: pb::ApplyRequest,
+) -> Result<pb::ApplyResponse, Fault> {
     let pb::ApplyRequest { files, bases, dry_run, delete, retry, saved, .. } = request;
     let (bases, exact) = match saved {
         Some(saved) => {
@@ -104,7 +108,7 @@ pub async fn apply(shared: &Shared, caller: &Principal, request: pb::ApplyReques
 }
 
 /// Environments say when drift is looked for: what is in one whose word is another now is compared soon, and then as it says.
-pub async fn reschedule(shared: &Shared, done: &[Applied]) -> Result<(), Fault> {
+pub async fn reschedule(shared: &ServerState, done: &[Applied]) -> Result<(), Fault> {
     let changed = |one: &&Applied| one.id.kind == "Environment" && one.result != AppliedResult::Unchanged;
     for one in done.iter().filter(changed) {
         shared.control.reschedule(&one.id.org, &one.id.name, shared.now()).await?;
@@ -113,7 +117,7 @@ pub async fn reschedule(shared: &Shared, done: &[Applied]) -> Result<(), Fault> 
 }
 
 /// What is to be stored for resources that must not exist yet.
-pub async fn desired_new(shared: &Shared, manifests: &[Manifest]) -> Result<Vec<Desired>, Fault> {
+pub async fn desired_new(shared: &ServerState, manifests: &[Manifest]) -> Result<Vec<Desired>, Fault> {
     let mut desired = desired(shared, manifests, &HashMap::new(), Allow::default()).await?;
     desired.iter_mut().for_each(|one| one.expect = Some(0));
     Ok(desired)
@@ -142,7 +146,7 @@ fn read_bases(bases: Vec<pb::Base>) -> Result<HashMap<ResourceId, i64>, Fault> {
 
 /// What is to be stored, merged with what others changed where the caller said what they started from.
 async fn desired(
-    shared: &Shared,
+    shared: &ServerState,
     manifests: &[Manifest],
     bases: &HashMap<ResourceId, i64>,
     allow: Allow,
@@ -267,7 +271,7 @@ fn drift_every(manifest: &Manifest, environments: &[Environment], now: Timestamp
 type Merged = Result<(Manifest, i64), Vec<pb::Conflict>>;
 
 /// The manifest to store for one that was changed from generation `base` on, and the generation that it replaces.
-async fn merge_one(shared: &Shared, manifest: &Manifest, base: i64, exact: bool) -> Result<Merged, Fault> {
+async fn merge_one(shared: &ServerState, manifest: &Manifest, base: i64, exact: bool) -> Result<Merged, Fault> {
     let stored = shared.control.store().resource(&manifest.id).await?;
     let conflict = |generation: i64, by: &str| pb::Conflict {
         id: Some((&manifest.id).into()),
@@ -316,13 +320,13 @@ async fn merge_one(shared: &Shared, manifest: &Manifest, base: i64, exact: bool)
     }
 }
 
-async fn applied_by(shared: &Shared, stored: &StoredResource) -> Result<String, Fault> {
+async fn applied_by(shared: &ServerState, stored: &StoredResource) -> Result<String, Fault> {
     let meta = shared.control.meta(std::slice::from_ref(&stored.id)).await?;
     Ok(meta.into_iter().next().map(|meta| meta.applied_by).unwrap_or_default())
 }
 
 /// What an apply would say, without anything being stored.
-async fn rehearse(shared: &Shared, desired: &[Desired], delete: &[ResourceId]) -> Result<Vec<Applied>, Fault> {
+async fn rehearse(shared: &ServerState, desired: &[Desired], delete: &[ResourceId]) -> Result<Vec<Applied>, Fault> {
     let store = shared.control.store();
     let mut said = Vec::with_capacity(desired.len() + delete.len());
     for one in desired {

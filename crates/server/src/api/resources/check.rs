@@ -3,7 +3,7 @@
 
 use super::uses;
 use crate::access::Principal;
-use crate::api::Shared;
+use crate::api::ServerState;
 use crate::api::arguments::invalid_argument;
 use crate::fault::{Code, Fault};
 use crate::pb;
@@ -31,7 +31,7 @@ pub struct Checked {
     pub warnings: Vec<pb::Problem>,
 }
 
-pub async fn check(shared: &Shared, caller: &Principal, files: Vec<pb::ManifestFile>) -> Result<Checked, Fault> {
+pub async fn check(shared: &ServerState, caller: &Principal, files: Vec<pb::ManifestFile>) -> Result<Checked, Fault> {
     if files.len() > FILES_MAX {
         return Err(invalid_argument("files", &format!("there are at most {FILES_MAX}")));
     }
@@ -76,7 +76,7 @@ pub async fn check(shared: &Shared, caller: &Principal, files: Vec<pb::ManifestF
 }
 
 /// Accounts name addresses that workers call, with a token of theirs or not: not any.
-async fn urls(shared: &Shared, manifests: &[Manifest]) -> Result<(), Fault> {
+async fn urls(shared: &ServerState, manifests: &[Manifest]) -> Result<(), Fault> {
     let mut problems = Vec::new();
     for manifest in manifests.iter().filter(|manifest| manifest.id.kind == "Account") {
         let declared = Declared::read(&manifest.id, &manifest.resolve(&|_| Some(String::new())))?;
@@ -116,7 +116,7 @@ pub fn invalid(problems: &[Diagnostic]) -> Fault {
 }
 
 /// What the manifests refer to and is stored. What the caller may not see, and what is going, is not there.
-async fn known(shared: &Shared, caller: &Principal, manifests: &[Manifest]) -> Result<HashSet<ResourceId>, Fault> {
+async fn known(shared: &ServerState, caller: &Principal, manifests: &[Manifest]) -> Result<HashSet<ResourceId>, Fault> {
     let mut known = HashSet::new();
     let own: HashSet<&ResourceId> = manifests.iter().map(|manifest| &manifest.id).collect();
     let targets: HashSet<ResourceId> = manifests
@@ -142,7 +142,7 @@ async fn known(shared: &Shared, caller: &Principal, manifests: &[Manifest]) -> R
 
 /// The same with what a missing name may have been meant to be.
 async fn near(
-    shared: &Shared,
+    shared: &ServerState,
     caller: &Principal,
     manifests: &[Manifest],
     mut known: HashSet<ResourceId>,

@@ -4,7 +4,7 @@
 use super::work::{common_service, for_workers_of, new_task, run};
 use super::{apply, uses};
 use crate::access::{Principal, Role, audit};
-use crate::api::Shared;
+use crate::api::ServerState;
 use crate::api::arguments::{check_text, invalid_argument};
 use crate::context::{ImportAsk, PlanAsk, UnitRow};
 use crate::fault::{Code, Fault};
@@ -25,7 +25,7 @@ use std::sync::Arc;
 const TAKEN_MAX: usize = 2000;
 
 pub async fn import(
-    shared: &Shared,
+    shared: &ServerState,
     caller: &Principal,
     request: pb::ImportRequest,
 ) -> Result<pb::ImportResponse, Fault> {
@@ -97,7 +97,7 @@ pub async fn import(
 
 /// Of a whole account, what lies in others' objects is theirs to take: it is left out, and told.
 async fn usable(
-    shared: &Shared,
+    shared: &ServerState,
     caller: &Principal,
     ask: &pb::ImportRequest,
     taken: Vec<Taken>,
@@ -175,7 +175,7 @@ fn read(request: pb::ImportRequest) -> Result<pb::ImportRequest, Fault> {
 }
 
 async fn name_them(
-    shared: &Shared,
+    shared: &ServerState,
     ask: &pb::ImportRequest,
     place: ResourceId,
     found: ImportResult,
@@ -205,7 +205,7 @@ async fn name_them(
 
 /// Manifests, with references where what they name by id is managed, too.
 async fn describe(
-    shared: &Shared,
+    shared: &ServerState,
     caller: &Principal,
     ask: &pb::ImportRequest,
     taken: &[Taken],
@@ -233,7 +233,7 @@ async fn describe(
 
 /// The rows that bind objects to units. Lowering is pure: no cloud is asked.
 async fn bind(
-    shared: &Shared,
+    shared: &ServerState,
     taken: &[Taken],
     manifests: &[Manifest],
     account: &str,
@@ -261,7 +261,7 @@ async fn bind(
 
 /// What would be stored must be what there is.
 async fn prove(
-    shared: &Shared,
+    shared: &ServerState,
     ask: &pb::ImportRequest,
     manifests: &[Manifest],
     units: &[UnitState],
@@ -292,7 +292,7 @@ async fn prove(
 }
 
 async fn store_them(
-    shared: &Shared,
+    shared: &ServerState,
     caller: &Principal,
     manifests: &[Manifest],
     units: Vec<UnitState>,

@@ -8,7 +8,7 @@ mod reads;
 mod uses;
 mod work;
 
-use super::Shared;
+use super::ServerState;
 use super::arguments::{check_text, invalid_argument, parse_id};
 use super::messages;
 use crate::access::principal::absent;
@@ -25,7 +25,7 @@ use tonic::{Request, Response, Status};
 /// Resources that one cascade takes along.
 const CASCADE_MAX: usize = 10_000;
 
-pub struct Service(pub Arc<Shared>);
+pub struct Service(pub Arc<ServerState>);
 
 impl Service {
     /// A resource that the caller may see. What is outside their scope is not there.

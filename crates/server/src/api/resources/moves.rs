@@ -3,7 +3,7 @@
 
 use super::work::{new_task, run};
 use crate::access::{Principal, audit};
-use crate::api::Shared;
+use crate::api::ServerState;
 use crate::api::arguments::{check_text, invalid_argument};
 use crate::context::DriftAsk;
 use crate::fault::{Code, Fault};
@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 const BATCH: usize = 500;
 
 pub async fn move_account(
-    shared: &Shared,
+    shared: &ServerState,
     caller: &Principal,
     request: pb::MoveAccountRequest,
 ) -> Result<pb::MoveAccountResponse, Fault> {
@@ -65,7 +65,11 @@ pub async fn move_account(
 }
 
 /// Whom the credentials in use belong to, and the tokens of the units that they find.
-async fn locate(shared: &Shared, account: &str, units: &[UnitState]) -> Result<(Identity, HashSet<String>), Fault> {
+async fn locate(
+    shared: &ServerState,
+    account: &str,
+    units: &[UnitState],
+) -> Result<(Identity, HashSet<String>), Fault> {
     let mut groups: BTreeMap<(String, String), BTreeSet<&ResourceId>> = BTreeMap::new();
     for unit in units {
         let id = &unit.resource;

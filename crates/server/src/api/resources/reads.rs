@@ -4,7 +4,7 @@ use crate::access::Principal;
 use crate::access::principal::absent;
 use crate::api::arguments::{check_text, invalid_argument};
 use crate::api::messages::{self, time};
-use crate::api::{Shared, page, select};
+use crate::api::{ServerState, page, select};
 use crate::fault::{Code, Fault};
 use crate::pb;
 use crate::values::to_struct;
@@ -18,7 +18,11 @@ use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-pub async fn list(shared: &Shared, caller: &Principal, request: pb::ListRequest) -> Result<pb::ListResponse, Fault> {
+pub async fn list(
+    shared: &ServerState,
+    caller: &Principal,
+    request: pb::ListRequest,
+) -> Result<pb::ListResponse, Fault> {
     let pb::ListRequest { kind, name, org, env, label_selector, field_selector, page_size, page_token, exact_scope } =
         request;
     for (field, text) in [("kind", &kind), ("name", &name), ("org", &org), ("env", &env)] {
@@ -112,7 +116,7 @@ pub fn kubeconfig_name(stored: &StoredResource) -> Result<&'static str, Fault> {
 }
 
 /// Decoded; clouds and state keep it in base64.
-pub async fn kubeconfig(shared: &Shared, stored: &StoredResource, name: &str) -> Result<String, Fault> {
+pub async fn kubeconfig(shared: &ServerState, stored: &StoredResource, name: &str) -> Result<String, Fault> {
     let secrets = shared.control.store().status_secrets(&stored.id).await?;
     let secret = secrets.get(name).ok_or_else(|| absent(&stored.id))?;
     let damaged = || Fault::new(Code::Internal, format!("the kubeconfig that is kept of {} is damaged", stored.id));
@@ -125,7 +129,7 @@ pub async fn kubeconfig(shared: &Shared, stored: &StoredResource, name: &str) ->
 }
 
 pub async fn history(
-    shared: &Shared,
+    shared: &ServerState,
     id: &ResourceId,
     page_size: u32,
     page_token: &str,

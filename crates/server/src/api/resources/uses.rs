@@ -3,7 +3,7 @@
 
 use super::check::invalid;
 use crate::access::{Principal, Role};
-use crate::api::Shared;
+use crate::api::ServerState;
 use crate::fault::Fault;
 use berth_clouds::one_form;
 use berth_model::{Manifest, ResourceId};
@@ -13,7 +13,7 @@ use std::collections::HashMap;
 pub type Uses = HashMap<ResourceId, Vec<(String, ResourceId)>>;
 
 /// Of each manifest. Its own objects are not another's.
-pub async fn uses<'m>(shared: &Shared, manifests: impl IntoIterator<Item = &'m Manifest>) -> Result<Uses, Fault> {
+pub async fn uses<'m>(shared: &ServerState, manifests: impl IntoIterator<Item = &'m Manifest>) -> Result<Uses, Fault> {
     let named: Vec<(&ResourceId, Vec<(String, String)>)> = manifests
         .into_iter()
         .map(|manifest| (&manifest.id, spelt(manifest.literals())))
@@ -54,7 +54,7 @@ fn spelt(literals: Vec<(String, String)>) -> Vec<(String, String)> {
 }
 
 /// Whoever uses a resource's object must be one who may change that resource.
-pub async fn check(shared: &Shared, caller: &Principal, manifests: &[Manifest]) -> Result<(), Fault> {
+pub async fn check(shared: &ServerState, caller: &Principal, manifests: &[Manifest]) -> Result<(), Fault> {
     let uses = uses(shared, manifests).await?;
     let mut problems = Vec::new();
     for manifest in manifests {

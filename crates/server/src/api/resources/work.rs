@@ -3,7 +3,7 @@
 use super::check::{Checked, check};
 use crate::access::principal::absent;
 use crate::access::{Principal, Role};
-use crate::api::Shared;
+use crate::api::ServerState;
 use crate::api::arguments::{check_text, invalid_argument, parse_id_message};
 use crate::context::{DriftAsk, PlanAsk};
 use crate::controller::PRIORITY_WAITED;
@@ -38,7 +38,7 @@ const BATCH: usize = 500;
 /// What is left of the caller's time when a task is given up.
 const MARGIN: Duration = Duration::from_secs(5);
 
-pub(super) fn new_task(shared: &Shared, op: TaskOp, org: &str, ask: &impl Serialize) -> Result<NewTask, Fault> {
+pub(super) fn new_task(shared: &ServerState, op: TaskOp, org: &str, ask: &impl Serialize) -> Result<NewTask, Fault> {
     let payload = serde_json::to_string(ask).map_err(|_| Fault::new(Code::Internal, "the task cannot be written"))?;
     Ok(NewTask {
         op,
@@ -57,12 +57,16 @@ pub(super) fn new_task(shared: &Shared, op: TaskOp, org: &str, ask: &impl Serial
     })
 }
 
-pub(super) async fn run<T: DeserializeOwned>(shared: &Shared, task: NewTask) -> Result<T, Fault> {
+pub(super) async fn run<T: DeserializeOwned>(shared: &ServerState, task: NewTask) -> Result<T, Fault> {
     let result = run_and_wait(shared, task, WORK_WITHIN - MARGIN).await?;
     serde_json::from_value(result).map_err(|_| Fault::new(Code::Internal, "the task's result cannot be read"))
 }
 
-pub async fn plan(shared: &Shared, caller: &Principal, request: pb::PlanRequest) -> Result<pb::PlanResponse, Fault> {
+pub async fn plan(
+    shared: &ServerState,
+    caller: &Principal,
+    request: pb::PlanRequest,
+) -> Result<pb::PlanResponse, Fault> {
     let pb::PlanRequest { files, delete, allow_recreate, saved } = request;
     if let Some(saved) = &saved {
         saved_plan::check(shared.control.store(), saved, &files, &delete)?;
@@ -124,7 +128,7 @@ pub async fn plan(shared: &Shared, caller: &Principal, request: pb::PlanRequest)
 }
 
 /// Names that are taken by objects of other resources: there is nothing to adopt. Whose they are is for those who may see it.
-async fn own_already(shared: &Shared, caller: &Principal, troubles: &mut [TroubleRow]) -> Result<(), Fault> {
+async fn own_already(shared: &ServerState, caller: &Principal, troubles: &mut [TroubleRow]) -> Result<(), Fault> {
     for row in troubles {
         let Some(object) = &row.taken_by else { continue };
         let units = shared.control.store().units_by_object(object).await?;
@@ -143,7 +147,7 @@ async fn own_already(shared: &Shared, caller: &Principal, troubles: &mut [Troubl
 
 /// On a server a task is of one resource: what has to be deleted before its successor is made cannot go while another
 /// resource's objects use it, and their task cannot begin before it is there again. A cluster takes what is in it along.
-async fn in_the_way(shared: &Shared, result: &mut PlanResult) -> Result<(), Fault> {
+async fn in_the_way(shared: &ServerState, result: &mut PlanResult) -> Result<(), Fault> {
     let goes_first = |resource: &&ResourcePlan| {
         let replaced = |unit: &UnitPlan| unit.op == Some(Op::Replace) && unit.delete_first && !unit.loses_data;
         resource.units.iter().any(replaced)
@@ -185,7 +189,11 @@ pub(super) fn for_workers_of<'o, 'a>(org: &'o str, accounts: impl IntoIterator<I
 }
 
 /// The accounts that a plan of these looks into.
-async fn accounts_of(shared: &Shared, manifests: &[Manifest], delete: &[ResourceId]) -> Result<Vec<String>, Fault> {
+async fn accounts_of(
+    shared: &ServerState,
+    manifests: &[Manifest],
+    delete: &[ResourceId],
+) -> Result<Vec<String>, Fault> {
     let cached = shared.policy_cache.get(&shared.control, shared.alone).await?;
     let mut names: Vec<String> = cached.with_accounts(manifests, |accounts| {
         // What is wrong with a choice is told at its place, by the plan.
@@ -220,7 +228,7 @@ fn problem(trouble: &TroubleRow, manifest: Option<&Manifest>) -> pb::Problem {
 }
 
 /// The plan that waits for approval, or was last carried out.
-pub async fn last_plan(shared: &Shared, stored: &StoredResource) -> Result<pb::PlanResponse, Fault> {
+pub async fn last_plan(shared: &ServerState, stored: &StoredResource) -> Result<pb::PlanResponse, Fault> {
     let meta = shared.control.meta(std::slice::from_ref(&stored.id)).await?.into_iter().next();
     let Some(meta) = meta.filter(|meta| !meta.plan.is_empty()) else {
         return Err(Fault::new(Code::NotFound, format!("{} has not been planned yet", stored.id)));
@@ -245,7 +253,11 @@ pub async fn last_plan(shared: &Shared, stored: &StoredResource) -> Result<pb::P
     })
 }
 
-pub async fn drift(shared: &Shared, caller: &Principal, request: pb::DriftRequest) -> Result<pb::DriftResponse, Fault> {
+pub async fn drift(
+    shared: &ServerState,
+    caller: &Principal,
+    request: pb::DriftRequest,
+) -> Result<pb::DriftResponse, Fault> {
     let pb::DriftRequest { ids, org, env, kind, refresh } = request;
     if ids.len() > COMPARED_MAX {
         return Err(invalid_argument("ids", &format!("there are at most {COMPARED_MAX}")));
@@ -336,7 +348,7 @@ fn put(groups: &mut Groups, stored: &StoredResource, meta: &berth_store::Control
     }
 }
 
-async fn named(shared: &Shared, ids: Vec<ResourceId>) -> Result<Groups, Fault> {
+async fn named(shared: &ServerState, ids: Vec<ResourceId>) -> Result<Groups, Fault> {
     let mut groups = Groups::new();
     let meta = shared.control.meta(&ids).await?;
     let meta: HashMap<&ResourceId, &berth_store::ControlMeta> = meta.iter().map(|meta| (&meta.id, meta)).collect();
@@ -350,7 +362,13 @@ async fn named(shared: &Shared, ids: Vec<ResourceId>) -> Result<Groups, Fault> {
     Ok(groups)
 }
 
-async fn listed(shared: &Shared, caller: &Principal, org: String, env: String, kind: String) -> Result<Groups, Fault> {
+async fn listed(
+    shared: &ServerState,
+    caller: &Principal,
+    org: String,
+    env: String,
+    kind: String,
+) -> Result<Groups, Fault> {
     for (field, text) in [("kind", &kind), ("org", &org), ("env", &env)] {
         check_text(field, text)?;
     }
