@@ -35,19 +35,19 @@ pub async fn off_runtime<T: Send + 'static>(work: impl FnOnce() -> T + Send + 's
 /// What policies say of a plan that somebody asked for or looks at. `manifests` are those that were given; what is not
 /// among them is judged by what is stored.
 pub async fn foresee(
-    shared: &ServerState,
+    server: &ServerState,
     actor: &str,
     plan: &Plan,
     manifests: &HashMap<&ResourceId, &Manifest>,
 ) -> Result<Vec<pb::Verdict>, Fault> {
-    let cached = shared.policy_cache.get(&shared.control, shared.alone).await?;
+    let cached = server.policy_cache.get(&server.control, server.alone).await?;
     if cached.policies.is_empty() {
         return Ok(Vec::new());
     }
     let mut inputs = Vec::new();
     for resource in plan.resources.iter().filter(|r| r.action != Action::Unchanged) {
         let id = &resource.id;
-        let stored = match shared.control.store().resource(id).await? {
+        let stored = match server.control.store().resource(id).await? {
             Some(stored) => Some(shown(&stored.sealed_manifest()?, id)?),
             None => None,
         };
@@ -56,7 +56,7 @@ pub async fn foresee(
         let input = GateInput { old: stored, applied_by: actor.to_owned(), ..GateInput::new(id.clone(), manifest) };
         inputs.push((resource.clone(), input));
     }
-    let now = shared.now();
+    let now = server.now();
     off_runtime(move || {
         let judged = inputs.iter().flat_map(|(plan, input)| gate::verdicts(plan, input, &cached.policies, now));
         judged.map(pb::Verdict::from).collect()
@@ -65,12 +65,12 @@ pub async fn foresee(
 }
 
 /// The manifest before the stored one, as policies may see it; nothing for the first generation.
-pub async fn previous(shared: &ServerState, stored: &StoredResource) -> Result<Option<Value>, Fault> {
+pub async fn previous(server: &ServerState, stored: &StoredResource) -> Result<Option<Value>, Fault> {
     if stored.generation <= 1 {
         return Ok(None);
     }
-    let Some(revision) = shared.control.revision(&stored.id, stored.generation - 1).await? else { return Ok(None) };
-    Ok(Some(shown(&shared.control.store().unseal_revision(&revision)?, &stored.id)?))
+    let Some(revision) = server.control.revision(&stored.id, stored.generation - 1).await? else { return Ok(None) };
+    Ok(Some(shown(&server.control.store().unseal_revision(&revision)?, &stored.id)?))
 }
 
 impl From<Verdict> for pb::Verdict {

@@ -141,7 +141,7 @@ pub struct Running {
     pub fingerprint: String,
     /// Where the first admin's token lies, when this start made it.
     pub first_token: Option<PathBuf>,
-    pub shared: Arc<ServerState>,
+    pub server: Arc<ServerState>,
     stop: CancellationToken,
     tasks: Vec<JoinHandle<()>>,
     serving: Vec<JoinHandle<()>>,
@@ -163,8 +163,8 @@ impl Running {
         for task in self.serving.into_iter().chain(self.tasks) {
             _ = task.await;
         }
-        self.shared.control.close().await;
-        self.shared.control.store().close().await;
+        self.server.control.close().await;
+        self.server.control.store().close().await;
     }
 }
 
@@ -187,23 +187,23 @@ pub async fn start(mut config: Config) -> Result<Running, StartError> {
     let first_token = first_token(&control, &config.folder).await?;
 
     let stop = CancellationToken::new();
-    let shared = Arc::new(ServerState::new(control, config, stop.clone()));
+    let server = Arc::new(ServerState::new(control, config, stop.clone()));
     let authenticator =
-        Arc::new(Authenticator::new(shared.control.clone(), &shared.config.limits, shared.metrics.clone()));
-    let inside = inside(&shared, &authenticator, oidc).await?;
+        Arc::new(Authenticator::new(server.control.clone(), &server.config.limits, server.metrics.clone()));
+    let inside = inside(&server, &authenticator, oidc).await?;
     let gateway =
         Gateway::new(inside.clone(), authenticator.clone()).map_err(|error| StartError::Api(error.to_string()))?;
-    let front = Arc::new(Front::new(shared.clone(), inside, gateway));
+    let front = Arc::new(Front::new(server.clone(), inside, gateway));
 
     let (ca, fingerprint) = (certificates.authority(), certificates.fingerprint());
     let mut tasks = vec![tokio::spawn(certificates.renew(stop.clone()))];
     tasks.push(tokio::spawn(authenticator.clone().keep_live(stop.clone())));
     tasks.push(tokio::spawn(authenticator.keep(stop.clone())));
-    tasks.push(crate::controller::spawn(shared.clone(), stop.clone()));
-    tasks.extend(crate::worker::in_process(&shared, stop.clone()));
-    let heads = shared.config.audit_heads.clone();
-    tasks.extend(heads.start(shared.control.clone(), shared.metrics.clone(), stop.clone()));
-    let (limits, metrics) = (shared.config.limits.clone(), shared.metrics.clone());
+    tasks.push(crate::controller::spawn(server.clone(), stop.clone()));
+    tasks.extend(crate::worker::in_process(&server, stop.clone()));
+    let heads = server.config.audit_heads.clone();
+    tasks.extend(heads.start(server.control.clone(), server.metrics.clone(), stop.clone()));
+    let (limits, metrics) = (server.config.limits.clone(), server.metrics.clone());
     let mut serving = Vec::new();
     let health_address = health.as_ref().map(|(_, address)| *address);
     if let Some((listener, _)) = health {
@@ -214,7 +214,7 @@ pub async fn start(mut config: Config) -> Result<Running, StartError> {
     let stopped = stop.clone();
     serving
         .push(tokio::spawn(async move { serve::serve(listener, Some(tls), front, &limits, metrics, stopped).await }));
-    Ok(Running { address, health: health_address, ca, fingerprint, first_token, shared, stop, tasks, serving })
+    Ok(Running { address, health: health_address, ca, fingerprint, first_token, server, stop, tasks, serving })
 }
 
 async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
@@ -244,7 +244,7 @@ fn within_open_files(connections: usize) -> usize {
 
 /// The gRPC routes with everything that guards them: what REST calls, and what gRPC calls.
 async fn inside(
-    shared: &Arc<ServerState>,
+    server: &Arc<ServerState>,
     authenticator: &Arc<Authenticator>,
     oidc: Option<Arc<Oidc>>,
 ) -> Result<Router, StartError> {
@@ -261,12 +261,12 @@ async fn inside(
     reporter.set_service_status("", tonic_health::ServingStatus::Serving).await;
     let mut routes = Routes::builder();
     routes.add_service(reflection).add_service(reflection_alpha).add_service(health);
-    crate::api::add_services(&mut routes, shared);
-    routes.add_service(crate::tasks::server(shared));
+    crate::api::add_services(&mut routes, server);
+    routes.add_service(crate::tasks::worker_service(server));
     routes.add_service(AccessServer::new(access::service::Service::new(
         authenticator.clone(),
         oidc,
-        shared.is_sandbox(),
+        server.is_sandbox(),
     )));
     Ok(routes.routes().prepare().into_axum_router().layer(AccessLayer::new(authenticator.clone())))
 }

@@ -28,14 +28,14 @@ const LOOK_AGAIN: Duration = Duration::from_secs(2);
 const STREAMS_MAX: usize = 256;
 
 pub struct Service {
-    shared: Arc<ServerState>,
+    server: Arc<ServerState>,
     /// Open streams of each token.
     open: Arc<Mutex<HashMap<String, usize>>>,
 }
 
 impl Service {
-    pub fn new(shared: Arc<ServerState>) -> Self {
-        Self { shared, open: Arc::default() }
+    pub fn new(server: Arc<ServerState>) -> Self {
+        Self { server, open: Arc::default() }
     }
 }
 
@@ -108,16 +108,16 @@ impl Events for Service {
         let pb::WatchRequest { after, kind, name, org, env } = request.into_inner();
         let filter = filter(&caller, kind, name, org, env)?;
         let seat = Seat::take(&self.open, &caller)?;
-        let shared = self.shared.clone();
+        let server = self.server.clone();
         let after = match after {
-            ..0 => shared.control.last_event().await.map_err(Fault::from)?,
+            ..0 => server.control.last_event().await.map_err(Fault::from)?,
             after => after,
         };
         let (sender, receiver) = mpsc::channel(BATCH as usize);
         tokio::spawn(async move {
-            shared.metrics.watchers.inc();
-            follow(&shared, &caller, after, filter, sender).await;
-            shared.metrics.watchers.dec();
+            server.metrics.watchers.inc();
+            follow(&server, &caller, after, filter, sender).await;
+            server.metrics.watchers.dec();
             drop(seat);
         });
         Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
@@ -130,26 +130,26 @@ impl Events for Service {
         let Some(filter) = filter(&caller, kind, name, org, env)? else {
             return Ok(Response::new(pb::ListEventsResponse::default()));
         };
-        let control = &self.shared.control;
+        let control = &self.server.control;
         let found = match newest {
             true => control.events_newest(&filter, limit).await,
             false => control.events_after(after.max(0), &filter, limit).await,
         };
-        let events = found.map_err(Fault::from)?.into_iter().map(|one| event(one, self.shared.is_sandbox())).collect();
+        let events = found.map_err(Fault::from)?.into_iter().map(|one| event(one, self.server.is_sandbox())).collect();
         Ok(Response::new(pb::ListEventsResponse { events }))
     }
 }
 
 /// Sends events until the watcher is gone, too slow, no longer entitled, or the server stops.
 async fn follow(
-    shared: &ServerState,
+    server: &ServerState,
     caller: &Principal,
     mut after: i64,
     filter: Option<EventFilter>,
     to: mpsc::Sender<Result<pb::Event, Status>>,
 ) {
-    let mut wakes = shared.control.wakes();
-    let mut revalidation = Revalidation::new(&shared.control, caller);
+    let mut wakes = server.control.wakes();
+    let mut revalidation = Revalidation::new(&server.control, caller);
     let end = loop {
         // Marked as seen before the look: a commit during it wakes again.
         wakes.mark_unchanged();
@@ -157,7 +157,7 @@ async fn follow(
             break fault;
         }
         let found = match &filter {
-            Some(filter) => shared.control.events_after(after, filter, BATCH).await,
+            Some(filter) => server.control.events_after(after, filter, BATCH).await,
             None => Ok(Vec::new()),
         };
         let found = match found {
@@ -168,7 +168,7 @@ async fn follow(
         let mut slow = false;
         for one in found {
             let position = one.id;
-            match timeout(SLOW_AFTER, to.send(Ok(event(one, shared.is_sandbox())))).await {
+            match timeout(SLOW_AFTER, to.send(Ok(event(one, server.is_sandbox())))).await {
                 Ok(Ok(())) => after = position,
                 Ok(Err(_)) => return,
                 Err(_) => {
@@ -178,7 +178,7 @@ async fn follow(
             }
         }
         if slow {
-            shared.metrics.watchers_dropped.inc();
+            server.metrics.watchers_dropped.inc();
             break Fault::new(Code::TooMany, "events come faster than they are taken")
                 .help(format!("watch again, after {after}"));
         }
@@ -186,7 +186,7 @@ async fn follow(
             continue;
         }
         tokio::select! {
-            () = shared.stop.cancelled() => {
+            () = server.stop.cancelled() => {
                 break Fault::new(Code::Unavailable, "the server is stopping")
                     .help(format!("watch another, or this one when it is back, after {after}"));
             }

@@ -25,7 +25,7 @@ use tracing::Instrument;
 const READY_WITHIN: Duration = Duration::from_secs(2);
 
 pub struct Front {
-    shared: Arc<ServerState>,
+    server: Arc<ServerState>,
     inside: Router,
     gateway: Gateway,
     slots: Semaphore,
@@ -35,9 +35,9 @@ pub struct Front {
 }
 
 impl Front {
-    pub fn new(shared: Arc<ServerState>, inside: Router, gateway: Gateway) -> Self {
-        let slots = Semaphore::new(shared.config.limits.requests);
-        Self { shared, inside, gateway, slots, public: PublicSlots::default(), openapi: OnceLock::new() }
+    pub fn new(server: Arc<ServerState>, inside: Router, gateway: Gateway) -> Self {
+        let slots = Semaphore::new(server.config.limits.requests);
+        Self { server, inside, gateway, slots, public: PublicSlots::default(), openapi: OnceLock::new() }
     }
 
     /// A slot for a call; `None` when all are taken.
@@ -79,7 +79,7 @@ impl Front {
 
     fn refuse_grpc(&self, fault: Fault) -> Response<Body> {
         if fault.code == Code::Unavailable {
-            self.shared.metrics.turned_away.inc();
+            self.server.metrics.turned_away.inc();
         }
         tonic::Status::from(fault).into_http()
     }
@@ -87,7 +87,7 @@ impl Front {
     /// Where an authority for clients is set, workers have to show a certificate of it.
     fn uncertified(&self, method: Option<&Method>, request: &Request<Body>) -> Option<Fault> {
         let needs =
-            self.shared.config.client_ca.is_some() && method.is_some_and(|method| method.access == Access::Worker);
+            self.server.config.client_ca.is_some() && method.is_some_and(|method| method.access == Access::Worker);
         let certified = request.extensions().get::<Peer>().is_some_and(|peer| peer.certified);
         (needs && !certified).then(|| {
             Fault::new(Code::Unauthenticated, "workers have to show a certificate here")
@@ -107,7 +107,7 @@ impl Front {
         let label = method.map_or("other", |method| method.label.as_str());
         let instance = path.to_owned();
         let refuse = || {
-            self.shared.metrics.turned_away.inc();
+            self.server.metrics.turned_away.inc();
             (self.gateway.problem(&full(), &instance), label)
         };
         let Some(slot) = self.slot(method, &request) else { return refuse() };
@@ -133,9 +133,9 @@ impl Front {
             "/healthz" => (text("text/plain; charset=utf-8", "ok\n"), "healthz"),
             "/readyz" => (self.ready().await, "readyz"),
             "/metrics" => {
-                self.shared.refresh_metrics().await;
+                self.server.refresh_metrics().await;
                 let media_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-                (text(media_type, self.shared.metrics.text()), "metrics")
+                (text(media_type, self.server.metrics.text()), "metrics")
             }
             _ => {
                 let document = self.openapi.get_or_init(|| format!("{:#}\n", openapi::document()).into());
@@ -145,11 +145,11 @@ impl Front {
     }
 
     async fn ready(&self) -> Response<Body> {
-        if self.shared.stop.is_cancelled() {
+        if self.server.stop.is_cancelled() {
             return self.gateway.problem(&Fault::new(Code::Unavailable, "the server is stopping"), "/readyz");
         }
-        match timeout(READY_WITHIN, self.shared.control.last_event()).await {
-            Ok(Ok(_)) => match self.shared.controller.failing() {
+        match timeout(READY_WITHIN, self.server.control.last_event()).await {
+            Ok(Ok(_)) => match self.server.controller.failing() {
                 None => text("text/plain; charset=utf-8", "ready\n"),
                 Some(why) => {
                     let fault = Fault::new(Code::Unavailable, format!("the controller cannot do its rounds: {why}"));
@@ -169,7 +169,7 @@ impl Answer for Front {
     async fn answer(self: Arc<Self>, mut request: Request<Body>, peer: Peer) -> Response<Body> {
         let started = Instant::now();
         request.extensions_mut().insert(peer);
-        let metrics = &self.shared.metrics;
+        let metrics = &self.server.metrics;
         let grpc = request
             .headers()
             .get(header::CONTENT_TYPE)

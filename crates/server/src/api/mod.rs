@@ -117,14 +117,14 @@ impl ServerState {
 }
 
 /// Adds every service.
-pub(crate) fn add_services(routes: &mut RoutesBuilder, shared: &Arc<ServerState>) {
+pub(crate) fn add_services(routes: &mut RoutesBuilder, server: &Arc<ServerState>) {
     routes
         .add_service(
-            ResourcesServer::new(resources::Service(shared.clone()))
+            ResourcesServer::new(resources::Service(server.clone()))
                 .max_decoding_message_size(BODY_BYTES_MAX)
                 .max_encoding_message_size(ANSWER_BYTES_MAX)
                 .send_compressed(CompressionEncoding::Gzip),
         )
-        .add_service(TasksServer::new(tasks::Service(shared.clone())).send_compressed(CompressionEncoding::Gzip))
-        .add_service(EventsServer::new(events::Service::new(shared.clone())));
+        .add_service(TasksServer::new(tasks::Service(server.clone())).send_compressed(CompressionEncoding::Gzip))
+        .add_service(EventsServer::new(events::Service::new(server.clone())));
 }

@@ -101,8 +101,8 @@ impl Tasks for Service {
             detail: found.resource.as_ref().map(|about| format!("{} {about}", found.op.as_str())).unwrap_or_default(),
             outcome: "ok".into(),
         };
-        let shared = &self.0;
-        shared.control.cancel(&found.id, &caller.actor, note, shared.now()).await.map_err(Fault::from)?;
+        let server = &self.0;
+        server.control.cancel(&found.id, &caller.actor, note, server.now()).await.map_err(Fault::from)?;
         let found = self.find(&caller, &found.id.0).await?;
         Ok(Response::new(task(&found, self.0.is_sandbox())))
     }

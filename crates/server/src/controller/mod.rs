@@ -43,22 +43,22 @@ pub const PRIORITY_RETRY: i32 = 50;
 pub const PRIORITY_REPAIR: i32 = 20;
 pub const PRIORITY_DRIFT: i32 = 0;
 
-pub fn spawn(shared: Arc<ServerState>, stop: CancellationToken) -> JoinHandle<()> {
+pub fn spawn(server: Arc<ServerState>, stop: CancellationToken) -> JoinHandle<()> {
     tokio::spawn(async move {
-        let mut controller = Controller { shared: &shared, expired: None, pruned: Instant::now() };
-        let mut wakes = shared.control.wakes();
+        let mut controller = Controller { server: &server, expired: None, pruned: Instant::now() };
+        let mut wakes = server.control.wakes();
         let mut pause = FIRST_PAUSE;
         while !stop.is_cancelled() {
             wakes.mark_unchanged();
             let until = match controller.round().await {
                 Ok(until) => {
                     pause = FIRST_PAUSE;
-                    shared.controller.worked();
+                    server.controller.worked();
                     until
                 }
                 Err(fault) => {
                     tracing::warn!(%fault, "the controller could not do its round");
-                    shared.controller.failed(&fault.message);
+                    server.controller.failed(&fault.message);
                     pause = (pause * 2).min(LONGEST_PAUSE);
                     // Not by wakes: what fails would fail at every commit.
                     tokio::select! {
@@ -104,7 +104,7 @@ impl Health {
 }
 
 struct Controller<'a> {
-    shared: &'a ServerState,
+    server: &'a ServerState,
     expired: Option<Instant>,
     pruned: Instant,
 }
@@ -112,12 +112,12 @@ struct Controller<'a> {
 impl Controller<'_> {
     /// One look at everything that is due. How long until the next, if nothing happens before.
     async fn round(&mut self) -> Result<Duration, Fault> {
-        let control = &self.shared.control;
+        let control = &self.server.control;
         if self.pruned.elapsed() >= PRUNE_EVERY {
             self.pruned = Instant::now();
             self.prune().await?;
         }
-        let now = self.shared.now();
+        let now = self.server.now();
         let Some(next) = control.next_due().await? else { return Ok(LOOK_AGAIN) };
         if next > now {
             return Ok(until(now, next));
@@ -129,7 +129,7 @@ impl Controller<'_> {
             return Ok(Duration::ZERO);
         }
         Ok(match control.next_due().await? {
-            Some(next) => until(self.shared.now(), next).max(Duration::from_millis(20)),
+            Some(next) => until(self.server.now(), next).max(Duration::from_millis(20)),
             None => LOOK_AGAIN,
         })
     }
@@ -139,8 +139,8 @@ impl Controller<'_> {
             return Ok(());
         }
         self.expired = Some(Instant::now());
-        let expired = self.shared.control.expire(now).await?;
-        self.shared.metrics.leases_expired.inc_by(expired);
+        let expired = self.server.control.expire(now).await?;
+        self.server.metrics.leases_expired.inc_by(expired);
         if expired > 0 {
             tracing::info!(tasks = expired, "leases ended; the tasks are queued again");
         }
@@ -150,7 +150,7 @@ impl Controller<'_> {
     /// As much as came since the last time, in steps that let others write in between.
     async fn prune(&self) -> Result<(), Fault> {
         for _ in 0..PRUNE_STEPS {
-            let removed = self.shared.control.prune(self.shared.now()).await?;
+            let removed = self.server.control.prune(self.server.now()).await?;
             if removed == 0 {
                 return Ok(());
             }
@@ -161,7 +161,7 @@ impl Controller<'_> {
 
     /// Whether there may be more.
     async fn decide(&self, now: Timestamp) -> Result<bool, Fault> {
-        let control = &self.shared.control;
+        let control = &self.server.control;
         let (due, unreadable) = control.due_and_unreadable(now, ROUND).await?;
         if due.is_empty() && unreadable.is_empty() {
             return Ok(false);
@@ -178,7 +178,7 @@ impl Controller<'_> {
 
     /// Checks that are due, in batches of one account and service.
     async fn check_drift(&self, now: Timestamp) -> Result<bool, Fault> {
-        let control = &self.shared.control;
+        let control = &self.server.control;
         let due = control.drift_due(now, DRIFT_ROUND).await?;
         if due.is_empty() {
             return Ok(false);

@@ -11,13 +11,13 @@ use berth_store::{GoneObject, Task};
 /// `who`: whom the worker's credentials belong to; `None` from a worker of an earlier version. Answers how much of the
 /// account seems gone, where the plan makes something again.
 pub async fn check(
-    shared: &ServerState,
+    server: &ServerState,
     task: &Task,
     plan: &Plan,
     who: Option<&Identity>,
 ) -> Result<Option<GoneCount>, Fault> {
     let Some(id) = &task.resource else { return Ok(None) };
-    let store = shared.control.store();
+    let store = server.control.store();
     let units = store.units_of(id).await?;
     for unit in &units {
         if let (Some(own), Some(who)) = (&unit.identity, who)
@@ -46,7 +46,7 @@ pub async fn check(
     {
         return Err(refused(&task.account, &own, who));
     }
-    Ok(shared.control.remember_gone(objects, shared.now()).await?.into_iter().next())
+    Ok(server.control.remember_gone(objects, server.now()).await?.into_iter().next())
 }
 
 fn refused(account: &str, own: &Identity, who: &Identity) -> Fault {

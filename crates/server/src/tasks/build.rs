@@ -24,10 +24,10 @@ pub type Built = Result<(Context, Sealed), Fault>;
 
 /// One for each task, in order. Tokens go only to accounts that are for the resources in question, and, where the caller is
 /// confined to an org, only those of that org's own accounts: whatever rows and tasks say.
-pub async fn contexts(shared: &ServerState, caller: &Principal, leased: &[Leased]) -> Vec<Built> {
-    let control = &shared.control;
+pub async fn contexts(server: &ServerState, caller: &Principal, leased: &[Leased]) -> Vec<Built> {
+    let control = &server.control;
     let mut reader = Reader {
-        shared,
+        server,
         control,
         confined: &caller.org,
         store: control.store(),
@@ -51,7 +51,7 @@ pub async fn contexts(shared: &ServerState, caller: &Principal, leased: &[Leased
         };
         built.push(context.map(|(mut context, sealed)| {
             context.op = one.task.op.as_str().into();
-            context.label_prefix = shared.config.label_prefix.clone();
+            context.label_prefix = server.config.label_prefix.clone();
             (context, sealed)
         }));
     }
@@ -59,7 +59,7 @@ pub async fn contexts(shared: &ServerState, caller: &Principal, leased: &[Leased
 }
 
 struct Reader<'a> {
-    shared: &'a ServerState,
+    server: &'a ServerState,
     control: &'a Control,
     /// The org of the worker that all this is for; empty for one that serves all.
     confined: &'a str,
@@ -159,9 +159,9 @@ impl Reader<'_> {
         sealed: &mut Sealed,
     ) -> Result<(), Fault> {
         for name in names {
-            let shared = self.shared;
+            let server = self.server;
             if let Some(declared) = self.account(&name).await? {
-                shared.allow_url(declared).map_err(|trouble| Fault {
+                server.allow_url(declared).map_err(|trouble| Fault {
                     help: trouble.help_lines(),
                     ..Fault::new(Code::Refused, format!("Account {name}: {trouble}"))
                 })?;

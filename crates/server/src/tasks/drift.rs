@@ -13,18 +13,18 @@ use jiff::Timestamp;
 use std::collections::{HashMap, HashSet};
 
 /// One for each resource that could be compared. What could not is compared again at its next time.
-pub async fn findings(shared: &ServerState, result: &str, now: Timestamp) -> Result<Vec<DriftFound>, Fault> {
+pub async fn findings(server: &ServerState, result: &str, now: Timestamp) -> Result<Vec<DriftFound>, Fault> {
     let result: DriftResult = serde_json::from_str(result)
         .map_err(|_| Fault::new(Code::InvalidArgument, "the result of the drift check cannot be read"))?;
     let blind: HashSet<_> = result.troubles.iter().map(|trouble| &trouble.id).collect();
-    let held = much_gone(shared, &result, now).await?;
+    let held = much_gone(server, &result, now).await?;
     let mut differences: HashMap<_, (String, bool)> = HashMap::new();
     for row in result.drifted {
         // An apply leaves strays alone: it would be repeated at every check.
         let repairable = row.differences.iter().any(|difference| difference.stray.is_empty());
         differences.insert(row.id, (serde_json::to_string(&row.differences).unwrap_or_default(), repairable));
     }
-    let mut next_checks = NextChecks::new(&shared.control);
+    let mut next_checks = NextChecks::new(&server.control);
     let mut found = Vec::with_capacity(result.checked.len());
     for row in result.checked.into_iter().filter(|row| !blind.contains(&row.id)) {
         let (differences, repairable) = differences.remove(&row.id).unwrap_or_default();
@@ -45,7 +45,7 @@ pub async fn findings(shared: &ServerState, result: &str, now: Timestamp) -> Res
 /// Remembers what is not found. Why the resources are not repaired that are gone together with much of their account: either
 /// among all that the account has, or among those that were looked for now.
 async fn much_gone(
-    shared: &ServerState,
+    server: &ServerState,
     result: &DriftResult,
     now: Timestamp,
 ) -> Result<HashMap<ResourceId, String>, Fault> {
@@ -53,14 +53,14 @@ async fn much_gone(
     let mut there: HashSet<&ResourceId> = result.checked.iter().map(|row| &row.id).collect();
     for row in result.drifted.iter().filter(|row| !row.gone.is_empty()) {
         there.remove(&row.id);
-        for unit in shared.control.store().units_of(&row.id).await? {
+        for unit in server.control.store().units_of(&row.id).await? {
             if let Some(object_id) = unit.id.filter(|_| !unit.deposed && row.gone.contains(&unit.key)) {
                 objects.push(GoneObject { account: unit.account, object_id, resource: row.id.clone() });
             }
         }
     }
-    shared.control.forget_gone(there.into_iter().cloned().collect()).await?;
-    let counts = shared.control.remember_gone(objects.clone(), now).await?;
+    server.control.forget_gone(there.into_iter().cloned().collect()).await?;
+    let counts = server.control.remember_gone(objects.clone(), now).await?;
     let mut held = HashMap::new();
     for object in objects {
         let of_account = |count: &&GoneCount| count.account == object.account && count.is_much();

@@ -22,8 +22,8 @@ use tokio::time::Instant;
 const MESSAGE_BYTES_MAX: usize = 64 << 20;
 
 /// The gRPC service.
-pub fn server(shared: &Arc<ServerState>) -> WorkerServiceServer<Service> {
-    WorkerServiceServer::new(Service(shared.clone()))
+pub fn worker_service(server: &Arc<ServerState>) -> WorkerServiceServer<Service> {
+    WorkerServiceServer::new(Service(server.clone()))
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX)
 }

@@ -37,7 +37,7 @@ pub struct PlanVerdict {
 
 /// Decides about a plan that a worker hands in. Whatever cannot be decided is refused: a gate that fails stays shut.
 pub async fn decide_plan(
-    shared: &ServerState,
+    server: &ServerState,
     task: &Task,
     plan: &Plan,
     text: &str,
@@ -45,20 +45,20 @@ pub async fn decide_plan(
 ) -> Result<PlanVerdict, Fault> {
     let gone = || Fault::new(Code::Refused, "the task is about nothing that is stored");
     let id = task.resource.as_ref().ok_or_else(gone)?;
-    let stored = shared.control.store().resource(id).await?.ok_or_else(gone)?;
-    let metas = shared.control.meta(std::slice::from_ref(id)).await?;
+    let stored = server.control.store().resource(id).await?.ok_or_else(gone)?;
+    let metas = server.control.meta(std::slice::from_ref(id)).await?;
     let meta = metas.into_iter().next().ok_or_else(gone)?;
     let is_deletion = plan.resources.iter().any(|r| r.id == *id && r.action == Action::Delete);
     if is_deletion != stored.deleting || task.generation != stored.generation {
         return Err(Fault::new(Code::Conflict, format!("{id} changed while it was planned")));
     }
-    let steps = verify::steps(shared, task, &stored, plan).await?;
-    let gone = account::check(shared, task, plan, who).await?;
-    let input = GateInput { old: previous(shared, &stored).await?, gone, ..input(&stored, &meta)? };
+    let steps = verify::steps(server, task, &stored, plan).await?;
+    let gone = account::check(server, task, plan, who).await?;
+    let input = GateInput { old: previous(server, &stored).await?, gone, ..input(&stored, &meta)? };
     let (recreates, allow_recreate) = (input.gone.is_some(), input.allow_recreate);
-    let rules = shared.policy_cache.get(&shared.control, shared.alone).await?;
+    let rules = server.policy_cache.get(&server.control, server.alone).await?;
     let environment = Environment::for_resource(id, &rules.environments);
-    let used = used(shared, id, plan).await?;
+    let used = used(server, id, plan).await?;
     let is_shielded =
         |other: &ResourceId| Environment::for_resource(other, &rules.environments).is_some_and(|e| e.protected);
     let through = used.known.iter().any(is_shielded);
@@ -67,7 +67,7 @@ pub async fn decide_plan(
         false => environment,
     };
     let approved = input.approval.clone().filter(|approval| covers(approval, input.generation, plan));
-    let (judged, now) = (plan.clone(), shared.now());
+    let (judged, now) = (plan.clone(), server.now());
     let verdict = off_runtime(move || gate(&judged, &input, environment.as_ref(), &rules.policies, now)).await;
     // Asked again, it would be no other; and nobody may go through a gate that cannot be asked.
     let verdict = verdict.unwrap_or_else(|fault| Gate::Block { message: fault.message, verdicts: Vec::new() });
@@ -84,7 +84,7 @@ pub async fn decide_plan(
         return Ok(own(PlanDecision::Block(message.clone()), message, Vec::new()));
     }
     if recreates && matches!(verdict, Gate::Proceed { .. }) && (allow_recreate || approved.is_some()) {
-        shared.control.forget_gone(vec![id.clone()]).await?;
+        server.control.forget_gone(vec![id.clone()]).await?;
     }
     Ok(match verdict {
         Gate::Proceed { warnings } => match approved {
@@ -122,15 +122,15 @@ struct Used {
     elsewhere: bool,
 }
 
-async fn used(shared: &ServerState, id: &ResourceId, plan: &Plan) -> Result<Used, Fault> {
-    let mut known = shared.control.parents(id).await?;
+async fn used(server: &ServerState, id: &ResourceId, plan: &Plan) -> Result<Used, Fault> {
+    let mut known = server.control.parents(id).await?;
     known.retain(|parent| parent.kind != "Account");
     let mut objects = BTreeSet::new();
     let changes = plan.resources.iter().flat_map(|resource| &resource.units).flat_map(|unit| &unit.changes);
     changes.for_each(|change| texts(&change.to, &mut objects));
     let objects: Vec<String> = objects.into_iter().collect();
     let mut elsewhere = false;
-    for (_, owner) in shared.control.store().managers(&objects).await? {
+    for (_, owner) in server.control.store().managers(&objects).await? {
         let near = owner.org == id.org && owner.env == id.env;
         elsewhere |= !near && !known.contains(&owner);
     }

@@ -36,7 +36,7 @@ fn invalid(message: impl Into<String>) -> Fault {
 /// What the worker may record when it carries this plan out. Refused where the plan is not one for the task's resource alone,
 /// or has units that the resource does not lower to.
 pub async fn steps(
-    shared: &ServerState,
+    server: &ServerState,
     task: &Task,
     stored: &StoredResource,
     plan: &Plan,
@@ -46,11 +46,11 @@ pub async fn steps(
         [one] if one.id == *id => one,
         _ => return Err(invalid(format!("the plan is not one of {id} alone"))),
     };
-    let rows = shared.control.store().units_of(id).await?;
+    let rows = server.control.store().units_of(id).await?;
     let rows: HashSet<(&str, &str)> = rows.iter().map(|row| (row.key.as_str(), row.unit_type.as_str())).collect();
     let declared = match own.action {
         Action::Delete => Vec::new(),
-        _ => lowered(shared, task, stored).await?,
+        _ => lowered(server, task, stored).await?,
     };
     let declared: HashSet<(&str, &str)> = declared.iter().map(|(key, kind)| (key.as_str(), kind.as_str())).collect();
     for unit in &own.units {
@@ -102,16 +102,16 @@ fn step(unit: &UnitPlan) -> PlanStep {
 }
 
 /// Keys and types of the units that the stored manifest lowers to.
-async fn lowered(shared: &ServerState, task: &Task, stored: &StoredResource) -> Result<Vec<(String, String)>, Fault> {
+async fn lowered(server: &ServerState, task: &Task, stored: &StoredResource) -> Result<Vec<(String, String)>, Fault> {
     let manifest = stored.known()?.manifest;
     let mut known = Known::default();
     for parent in parents(&manifest) {
-        if let Some(stored) = shared.control.store().resource(&parent).await? {
+        if let Some(stored) = server.control.store().resource(&parent).await? {
             known.resources.insert(parent, stored.known()?);
         }
     }
     let wanted = Wanted { manifest, account: task.account.clone(), default_region: Some(ANY_REGION.into()) };
-    let label_prefix = shared.config.label_prefix.clone();
+    let label_prefix = server.config.label_prefix.clone();
     let request = Request {
         wanted: Vec::new(),
         unwanted: Vec::new(),
@@ -203,7 +203,7 @@ pub fn unit(row: &pb::UnitRow) -> Result<(), Fault> {
 }
 
 /// The result of a task is about what was asked for, and about nothing else.
-pub async fn result(shared: &ServerState, task: &Task, text: &str) -> Result<(), Fault> {
+pub async fn result(server: &ServerState, task: &Task, text: &str) -> Result<(), Fault> {
     shallow(text)?;
     match task.op {
         TaskOp::Apply | TaskOp::Delete => Err(invalid(format!("a task to {} has no result", task.op.as_str()))),
@@ -215,7 +215,7 @@ pub async fn result(shared: &ServerState, task: &Task, text: &str) -> Result<(),
         }
         TaskOp::Plan => {
             let result: PlanResult = read(text)?;
-            let ask: PlanAsk = asked(shared, task).await?;
+            let ask: PlanAsk = asked(server, task).await?;
             let mut own: HashSet<ResourceId> = ask.delete.into_iter().collect();
             own.extend(ask.manifests.iter().filter_map(|json| Some(berth_model::Manifest::from_json(json).ok()?.id)));
             let own: HashSet<&ResourceId> = own.iter().collect();
@@ -225,7 +225,7 @@ pub async fn result(shared: &ServerState, task: &Task, text: &str) -> Result<(),
         }
         TaskOp::Import => {
             let result: ImportResult = read(text)?;
-            raised(&asked(shared, task).await?, &result)
+            raised(&asked(server, task).await?, &result)
         }
     }
 }
@@ -234,8 +234,8 @@ fn read<T: DeserializeOwned>(text: &str) -> Result<T, Fault> {
     serde_json::from_str(text).map_err(|_| invalid("the result cannot be read"))
 }
 
-async fn asked<T: DeserializeOwned>(shared: &ServerState, task: &Task) -> Result<T, Fault> {
-    let payload = shared.control.payload(&task.id).await?;
+async fn asked<T: DeserializeOwned>(server: &ServerState, task: &Task) -> Result<T, Fault> {
+    let payload = server.control.payload(&task.id).await?;
     let unreadable = || Fault::new(Code::Internal, format!("what task {} is asked cannot be read", task.id));
     serde_json::from_str(payload.ok_or_else(unreadable)?.expose_secret()).map_err(|_| unreadable())
 }

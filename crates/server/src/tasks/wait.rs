@@ -15,12 +15,12 @@ const LOOK_AGAIN: Duration = Duration::from_secs(2);
 const SEEN_WITHIN: i64 = 60;
 
 /// Enqueues a task, waits until it has ended, and gives its result. A task that nobody waits for any more is cancelled.
-pub async fn run_and_wait(shared: &ServerState, task: NewTask, timeout: Duration) -> Result<Value, Fault> {
+pub async fn run_and_wait(server: &ServerState, task: NewTask, timeout: Duration) -> Result<Value, Fault> {
     let op = task.op.as_str();
-    let ids = shared.control.enqueue(vec![task], shared.now()).await?;
+    let ids = server.control.enqueue(vec![task], server.now()).await?;
     let id = ids.into_iter().next().ok_or_else(|| Fault::new(Code::Internal, "the task was not made"))?;
-    let mut waiting = Waiting { control: shared.control.clone(), id: Some(id.clone()) };
-    let result = wait(shared, &id, op, timeout).await;
+    let mut waiting = Waiting { control: server.control.clone(), id: Some(id.clone()) };
+    let result = wait(server, &id, op, timeout).await;
     if !result.as_ref().is_err_and(|fault| matches!(fault.code, Code::TimedOut | Code::Unavailable)) {
         waiting.id = None;
     }
@@ -46,14 +46,14 @@ impl Drop for Waiting {
     }
 }
 
-async fn wait(shared: &ServerState, id: &TaskId, op: &str, timeout: Duration) -> Result<Value, Fault> {
+async fn wait(server: &ServerState, id: &TaskId, op: &str, timeout: Duration) -> Result<Value, Fault> {
     let until = Instant::now() + timeout;
-    let mut wakes = shared.control.wakes();
+    let mut wakes = server.control.wakes();
     let mut bucket = Bucket::new();
     let stopping = || Fault::new(Code::Unavailable, "the server is stopping").help("ask again: another one answers");
     loop {
         wakes.mark_unchanged();
-        let task = shared.control.task(id).await?.ok_or_else(|| Fault::new(Code::NotFound, "the task is gone"))?;
+        let task = server.control.task(id).await?.ok_or_else(|| Fault::new(Code::NotFound, "the task is gone"))?;
         match task.state {
             TaskState::Done => break,
             TaskState::Failed => {
@@ -63,32 +63,32 @@ async fn wait(shared: &ServerState, id: &TaskId, op: &str, timeout: Duration) ->
             TaskState::Queued | TaskState::Running => {}
         }
         if Instant::now() >= until {
-            return Err(overdue(shared, op, task.state, timeout).await);
+            return Err(overdue(server, op, task.state, timeout).await);
         }
-        if shared.stop.is_cancelled() {
+        if server.stop.is_cancelled() {
             return Err(stopping());
         }
         tokio::time::sleep(bucket.take()).await;
         tokio::select! {
             changed = wakes.changed() => if changed.is_err() { return Err(stopping()) },
             () = tokio::time::sleep_until(until.min(Instant::now() + LOOK_AGAIN)) => {}
-            () = shared.stop.cancelled() => {}
+            () = server.stop.cancelled() => {}
         }
     }
-    let result = shared.control.result(id).await?;
+    let result = server.control.result(id).await?;
     let result = result.ok_or_else(|| Fault::new(Code::Internal, format!("the task to {op} gave no result")))?;
     serde_json::from_str(result.expose_secret())
         .map_err(|_| Fault::new(Code::Internal, format!("the result of the task to {op} cannot be read")))
 }
 
-async fn overdue(shared: &ServerState, op: &str, state: TaskState, timeout: Duration) -> Fault {
+async fn overdue(server: &ServerState, op: &str, state: TaskState, timeout: Duration) -> Fault {
     let seconds = timeout.as_secs();
     if state == TaskState::Running {
         return Fault::new(Code::TimedOut, format!("the task to {op} did not end within {seconds} s"))
             .help("ask again; large plans take longer");
     }
-    let now = shared.now();
-    let workers = shared.control.workers().await.unwrap_or_default();
+    let now = server.now();
+    let workers = server.control.workers().await.unwrap_or_default();
     let awake = workers.iter().any(|worker| now.duration_since(worker.seen_at).as_secs() < SEEN_WITHIN);
     let fault = Fault::new(Code::TimedOut, format!("no worker took the task to {op} within {seconds} s"));
     if awake {

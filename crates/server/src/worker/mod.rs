@@ -121,25 +121,25 @@ pub async fn run(config: WorkerConfig, api: Arc<dyn TaskApi>, stop: Cancellation
 }
 
 /// The worker inside a server, unless it was told to have none.
-pub fn in_process(shared: &Arc<ServerState>, stop: CancellationToken) -> Option<JoinHandle<()>> {
-    let here = shared.config.worker.clone()?;
+pub fn in_process(server: &Arc<ServerState>, stop: CancellationToken) -> Option<JoinHandle<()>> {
+    let here = server.config.worker.clone()?;
     let config = WorkerConfig {
         name: format!("inside-{}", uuid::Uuid::now_v7().simple()),
         services: Vec::new(),
         capacity: here.capacity,
         checks: CHECKS,
-        simulated: shared.config.simulated.is_some(),
-        sandbox_token: shared.config.simulated.as_ref().and_then(|clouds| clouds.token.clone()),
+        simulated: server.config.simulated.is_some(),
+        sandbox_token: server.config.simulated.as_ref().and_then(|clouds| clouds.token.clone()),
         credentials: WorkerCredentials {
             allow_env: here.allow_env.into_iter().collect(),
             allow_files: here.allow_file,
             own_for: here.own_credentials_for.into_iter().collect(),
             ..WorkerCredentials::default()
         },
-        scratch: shared.config.folder.join("worker"),
+        scratch: server.config.folder.join("worker"),
         drain: INSIDE_DRAIN,
     };
-    let api = Arc::new(InProcess(shared.clone()));
+    let api = Arc::new(InProcess(server.clone()));
     Some(tokio::spawn(async move {
         if let Err(error) = run(config, api, stop).await {
             tracing::error!(%error, "the worker inside the server has ended");

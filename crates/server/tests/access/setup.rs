@@ -81,7 +81,7 @@ impl Server {
     }
 
     pub fn control(&self) -> &Control {
-        &self.running.shared.control
+        &self.running.server.control
     }
 
     pub async fn stop(self) {

@@ -122,7 +122,7 @@ async fn what_is_in_a_cloud_is_taken_over_as_it_is() {
     let (status, taken) = world.post("/v1/imports", body).await;
     assert_eq!(status, 409, "{taken:#}");
     // Another server that knows nothing of it, before the same clouds.
-    let simulated = world.running.shared.config.simulated.clone();
+    let simulated = world.running.server.config.simulated.clone();
     let other = World::with(|config| config.simulated = simulated).await;
     let (status, imported) = other.post("/v1/imports", json!({"provider": "civo"})).await;
     assert_eq!(status, 200, "{imported:#}");

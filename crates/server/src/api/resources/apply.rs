@@ -27,14 +27,14 @@ use std::time::Duration;
 const TRIES: usize = 5;
 
 pub async fn apply(
-    shared: &ServerState,
+    server: &ServerState,
     caller: &Principal,
     request: pb::ApplyRequest,
 ) -> Result<pb::ApplyResponse, Fault> {
     let pb::ApplyRequest { files, bases, dry_run, delete, retry, saved, .. } = request;
     let (bases, exact) = match saved {
         Some(saved) => {
-            saved_plan::check(shared.control.store(), &saved, &files, &delete)?;
+            saved_plan::check(server.control.store(), &saved, &files, &delete)?;
             (saved.bases, true)
         }
         None => (bases, request.exact),
@@ -57,7 +57,7 @@ pub async fn apply(
     let known = read_bases(bases)?;
     let Checked { manifests, warnings } = match files.is_empty() {
         true => Checked { manifests: Vec::new(), warnings: Vec::new() },
-        false => check(shared, caller, files).await?,
+        false => check(server, caller, files).await?,
     };
     if manifests.len() + delete.len() > MANIFESTS_MAX {
         return Err(invalid_argument("delete", &format!("a request changes at most {MANIFESTS_MAX} resources")));
@@ -77,9 +77,9 @@ pub async fn apply(
     let mut tries = 0;
     let done = loop {
         tries += 1;
-        let desired = desired(shared, &manifests, &known, allow).await?;
+        let desired = desired(server, &manifests, &known, allow).await?;
         if dry_run {
-            break rehearse(shared, &desired, &delete).await?;
+            break rehearse(server, &desired, &delete).await?;
         }
         let touches = desired.iter().map(|one| &one.resource.id).chain(&delete).any(policy_cache::is_cached);
         let apply = Apply {
@@ -90,13 +90,13 @@ pub async fn apply(
             retry,
             trace: telemetry::traceparent(),
         };
-        let written = shared.control.apply(apply, shared.now()).await;
+        let written = server.control.apply(apply, server.now()).await;
         if touches {
-            shared.policy_cache.clear();
+            server.policy_cache.clear();
         }
         match written {
             Ok(done) => {
-                reschedule(shared, &done).await?;
+                reschedule(server, &done).await?;
                 break done;
             }
             // Someone wrote between the look and the write: look again.
@@ -108,17 +108,17 @@ pub async fn apply(
 }
 
 /// Environments say when drift is looked for: what is in one whose word is another now is compared soon, and then as it says.
-pub async fn reschedule(shared: &ServerState, done: &[Applied]) -> Result<(), Fault> {
+pub async fn reschedule(server: &ServerState, done: &[Applied]) -> Result<(), Fault> {
     let changed = |one: &&Applied| one.id.kind == "Environment" && one.result != AppliedResult::Unchanged;
     for one in done.iter().filter(changed) {
-        shared.control.reschedule(&one.id.org, &one.id.name, shared.now()).await?;
+        server.control.reschedule(&one.id.org, &one.id.name, server.now()).await?;
     }
     Ok(())
 }
 
 /// What is to be stored for resources that must not exist yet.
-pub async fn desired_new(shared: &ServerState, manifests: &[Manifest]) -> Result<Vec<Desired>, Fault> {
-    let mut desired = desired(shared, manifests, &HashMap::new(), Allow::default()).await?;
+pub async fn desired_new(server: &ServerState, manifests: &[Manifest]) -> Result<Vec<Desired>, Fault> {
+    let mut desired = desired(server, manifests, &HashMap::new(), Allow::default()).await?;
     desired.iter_mut().for_each(|one| one.expect = Some(0));
     Ok(desired)
 }
@@ -146,18 +146,18 @@ fn read_bases(bases: Vec<pb::Base>) -> Result<HashMap<ResourceId, i64>, Fault> {
 
 /// What is to be stored, merged with what others changed where the caller said what they started from.
 async fn desired(
-    shared: &ServerState,
+    server: &ServerState,
     manifests: &[Manifest],
     bases: &HashMap<ResourceId, i64>,
     allow: Allow,
 ) -> Result<Vec<Desired>, Fault> {
-    let cached = shared.policy_cache.get(&shared.control, shared.alone).await?;
+    let cached = server.policy_cache.get(&server.control, server.alone).await?;
     let mut merged: HashMap<usize, (Manifest, i64)> = HashMap::new();
     let mut conflicts = Vec::new();
     if !bases.is_empty() {
         for (index, manifest) in manifests.iter().enumerate() {
             if let Some(base) = bases.get(&manifest.id) {
-                match merge_one(shared, manifest, *base, allow.exact).await? {
+                match merge_one(server, manifest, *base, allow.exact).await? {
                     Ok(one) => {
                         merged.insert(index, one);
                     }
@@ -178,9 +178,9 @@ async fn desired(
         fault.conflicts = conflicts;
         return Err(fault);
     }
-    let now = shared.now();
+    let now = server.now();
     let all = manifests.iter().enumerate().map(|(index, manifest)| merged.get(&index).map_or(manifest, |(one, _)| one));
-    let uses = uses::uses(shared, all).await?;
+    let uses = uses::uses(server, all).await?;
     cached.with_accounts(manifests, |accounts| {
         let mut problems = Vec::new();
         let mut desired = Vec::with_capacity(manifests.len());
@@ -271,8 +271,8 @@ fn drift_every(manifest: &Manifest, environments: &[Environment], now: Timestamp
 type Merged = Result<(Manifest, i64), Vec<pb::Conflict>>;
 
 /// The manifest to store for one that was changed from generation `base` on, and the generation that it replaces.
-async fn merge_one(shared: &ServerState, manifest: &Manifest, base: i64, exact: bool) -> Result<Merged, Fault> {
-    let stored = shared.control.store().resource(&manifest.id).await?;
+async fn merge_one(server: &ServerState, manifest: &Manifest, base: i64, exact: bool) -> Result<Merged, Fault> {
+    let stored = server.control.store().resource(&manifest.id).await?;
     let conflict = |generation: i64, by: &str| pb::Conflict {
         id: Some((&manifest.id).into()),
         base_generation: base,
@@ -286,10 +286,10 @@ async fn merge_one(shared: &ServerState, manifest: &Manifest, base: i64, exact: 
     if stored.generation == base {
         return Ok(Ok((manifest.clone(), base)));
     }
-    let by = applied_by(shared, &stored).await?;
-    let revision = if base == 0 || exact { None } else { shared.control.revision(&manifest.id, base).await? };
+    let by = applied_by(server, &stored).await?;
+    let revision = if base == 0 || exact { None } else { server.control.revision(&manifest.id, base).await? };
     let Some(revision) = revision else { return Ok(Err(vec![conflict(stored.generation, &by)])) };
-    let store = shared.control.store();
+    let store = server.control.store();
     let (old, theirs) = (store.unseal_revision(&revision)?, store.unseal(&stored)?);
     match merge(&old, &theirs, &manifest.to_json()) {
         Err(fields) => Ok(Err(fields
@@ -320,14 +320,14 @@ async fn merge_one(shared: &ServerState, manifest: &Manifest, base: i64, exact: 
     }
 }
 
-async fn applied_by(shared: &ServerState, stored: &StoredResource) -> Result<String, Fault> {
-    let meta = shared.control.meta(std::slice::from_ref(&stored.id)).await?;
+async fn applied_by(server: &ServerState, stored: &StoredResource) -> Result<String, Fault> {
+    let meta = server.control.meta(std::slice::from_ref(&stored.id)).await?;
     Ok(meta.into_iter().next().map(|meta| meta.applied_by).unwrap_or_default())
 }
 
 /// What an apply would say, without anything being stored.
-async fn rehearse(shared: &ServerState, desired: &[Desired], delete: &[ResourceId]) -> Result<Vec<Applied>, Fault> {
-    let store = shared.control.store();
+async fn rehearse(server: &ServerState, desired: &[Desired], delete: &[ResourceId]) -> Result<Vec<Applied>, Fault> {
+    let store = server.control.store();
     let mut said = Vec::with_capacity(desired.len() + delete.len());
     for one in desired {
         let NewResource { id, manifest, source: ManifestSource { .. }, .. } = &one.resource;

@@ -31,7 +31,7 @@ pub struct Checked {
     pub warnings: Vec<pb::Problem>,
 }
 
-pub async fn check(shared: &ServerState, caller: &Principal, files: Vec<pb::ManifestFile>) -> Result<Checked, Fault> {
+pub async fn check(server: &ServerState, caller: &Principal, files: Vec<pb::ManifestFile>) -> Result<Checked, Fault> {
     if files.len() > FILES_MAX {
         return Err(invalid_argument("files", &format!("there are at most {FILES_MAX}")));
     }
@@ -54,11 +54,11 @@ pub async fn check(shared: &ServerState, caller: &Principal, files: Vec<pb::Mani
         // Nothing to work on is a mistake, even where each file by itself may be empty.
         problems.iter_mut().for_each(|problem| problem.severity = Severity::Error);
     }
-    let known = known(shared, caller, &manifests).await?;
+    let known = known(server, caller, &manifests).await?;
     let joined = graph(&manifests, &known);
     let missing = joined.diagnostics.iter().any(|problem| problem.unresolved.is_some());
     let joined = if missing {
-        let near = near(shared, caller, &manifests, known).await?;
+        let near = near(server, caller, &manifests, known).await?;
         graph(&manifests, &near)
     } else {
         joined
@@ -70,18 +70,18 @@ pub async fn check(shared: &ServerState, caller: &Principal, files: Vec<pb::Mani
     if problems.iter().any(Diagnostic::is_error) {
         return Err(invalid(&problems));
     }
-    urls(shared, &manifests).await?;
-    uses::check(shared, caller, &manifests).await?;
+    urls(server, &manifests).await?;
+    uses::check(server, caller, &manifests).await?;
     Ok(Checked { manifests, warnings: problems.iter().map(pb::Problem::from).collect() })
 }
 
 /// Accounts name addresses that workers call, with a token of theirs or not: not any.
-async fn urls(shared: &ServerState, manifests: &[Manifest]) -> Result<(), Fault> {
+async fn urls(server: &ServerState, manifests: &[Manifest]) -> Result<(), Fault> {
     let mut problems = Vec::new();
     for manifest in manifests.iter().filter(|manifest| manifest.id.kind == "Account") {
         let declared = Declared::read(&manifest.id, &manifest.resolve(&|_| Some(String::new())))?;
-        let Some(url) = declared.api_url.as_deref().filter(|_| shared.config.simulated.is_none()) else { continue };
-        let allowed = match shared.allow_url(&declared) {
+        let Some(url) = declared.api_url.as_deref().filter(|_| server.config.simulated.is_none()) else { continue };
+        let allowed = match server.allow_url(&declared) {
             Ok(()) => address::check_now(url).await,
             refused => refused,
         };
@@ -116,7 +116,7 @@ pub fn invalid(problems: &[Diagnostic]) -> Fault {
 }
 
 /// What the manifests refer to and is stored. What the caller may not see, and what is going, is not there.
-async fn known(shared: &ServerState, caller: &Principal, manifests: &[Manifest]) -> Result<HashSet<ResourceId>, Fault> {
+async fn known(server: &ServerState, caller: &Principal, manifests: &[Manifest]) -> Result<HashSet<ResourceId>, Fault> {
     let mut known = HashSet::new();
     let own: HashSet<&ResourceId> = manifests.iter().map(|manifest| &manifest.id).collect();
     let targets: HashSet<ResourceId> = manifests
@@ -126,7 +126,7 @@ async fn known(shared: &ServerState, caller: &Principal, manifests: &[Manifest])
         .filter(|to| !own.contains(to) && caller.may_see(to))
         .collect();
     for target in targets {
-        if let Some(stored) = shared.control.store().resource(&target).await? {
+        if let Some(stored) = server.control.store().resource(&target).await? {
             if stored.deleting {
                 return Err(Fault::new(
                     Code::Refused,
@@ -142,7 +142,7 @@ async fn known(shared: &ServerState, caller: &Principal, manifests: &[Manifest])
 
 /// The same with what a missing name may have been meant to be.
 async fn near(
-    shared: &ServerState,
+    server: &ServerState,
     caller: &Principal,
     manifests: &[Manifest],
     mut known: HashSet<ResourceId>,
@@ -156,7 +156,7 @@ async fn near(
     for (kind, org, env) in missing.into_iter().take(8) {
         let (kind, org, env) = (Some(kind), Some(org), Some(env));
         let query = ListQuery { kind, org, env, limit: NEAR_MAX, ..ListQuery::default() };
-        let found = shared.control.list(&query).await?.resources;
+        let found = server.control.list(&query).await?.resources;
         known.extend(found.into_iter().map(|one| one.resource.id).filter(|id| caller.may_see(id)));
     }
     Ok(known)

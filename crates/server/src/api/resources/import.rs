@@ -25,7 +25,7 @@ use std::sync::Arc;
 const TAKEN_MAX: usize = 2000;
 
 pub async fn import(
-    shared: &ServerState,
+    server: &ServerState,
     caller: &Principal,
     request: pb::ImportRequest,
 ) -> Result<pb::ImportResponse, Fault> {
@@ -38,11 +38,11 @@ pub async fn import(
         env: ask.env.clone(),
     };
     caller.require(Role::Operator, &place)?;
-    let cached = shared.policy_cache.get(&shared.control, shared.alone).await?;
+    let cached = server.policy_cache.get(&server.control, server.alone).await?;
     let name = Some(ask.account.as_str()).filter(|name| !name.is_empty());
     let choice =
         cached.with_accounts(&[], |accounts| Ok(accounts.choose_for(&ask.provider, name, &ask.org, &ask.env)?))?;
-    let store = shared.control.store();
+    let store = server.control.store();
     if !ask.object_id.is_empty() {
         if store.resource(&place).await?.is_some() {
             return Err(Fault::new(Code::Refused, format!("{place} is applied already"))
@@ -60,17 +60,17 @@ pub async fn import(
         kind: ask.kind.clone(),
         object_id: ask.object_id.clone(),
         region,
-        owners: shared.control.store().owners(&choice.name, &ask.org, &ask.env).await?,
+        owners: server.control.store().owners(&choice.name, &ask.org, &ask.env).await?,
         org: ask.org.clone(),
         env: ask.env.clone(),
     };
     let org = for_workers_of(&ask.org, [choice.name.as_str()]);
-    let mut task = new_task(shared, TaskOp::Import, org, &wire)?;
+    let mut task = new_task(server, TaskOp::Import, org, &wire)?;
     task.service = common_service(std::iter::once(ask.kind.as_str()));
     task.account = choice.name.clone();
-    let found: ImportResult = run(shared, task).await?;
+    let found: ImportResult = run(server, task).await?;
     let identity = found.identity.clone();
-    let taken = name_them(shared, &ask, place, found).await?;
+    let taken = name_them(server, &ask, place, found).await?;
     // One that is asked for by its id is refused below, with the reason; of all, the others are taken.
     let account = Some(ask.account.as_str()).filter(|account| !account.is_empty());
     let (taken, mut left_out) = match ask.object_id.is_empty() {
@@ -78,18 +78,18 @@ pub async fn import(
         false => (taken, Vec::new()),
     };
     let taken = match ask.object_id.is_empty() {
-        true => usable(shared, caller, &ask, taken, &mut left_out).await?,
+        true => usable(server, caller, &ask, taken, &mut left_out).await?,
         false => taken,
     };
     let left_out = left_out.into_iter().map(told).collect();
     if taken.is_empty() {
         return Ok(pb::ImportResponse { left_out, ..pb::ImportResponse::default() });
     }
-    let (manifests, texts) = describe(shared, caller, &ask, &taken).await?;
-    uses::check(shared, caller, &manifests).await?;
-    let units = bind(shared, &taken, &manifests, &choice.name, identity.as_ref()).await?;
-    prove(shared, &ask, &manifests, &units).await?;
-    store_them(shared, caller, &manifests, units).await?;
+    let (manifests, texts) = describe(server, caller, &ask, &taken).await?;
+    uses::check(server, caller, &manifests).await?;
+    let units = bind(server, &taken, &manifests, &choice.name, identity.as_ref()).await?;
+    prove(server, &ask, &manifests, &units).await?;
+    store_them(server, caller, &manifests, units).await?;
     let resources =
         taken.iter().zip(texts).map(|(one, text)| pb::Imported { id: Some((&one.id).into()), text }).collect();
     Ok(pb::ImportResponse { resources, left_out })
@@ -97,14 +97,14 @@ pub async fn import(
 
 /// Of a whole account, what lies in others' objects is theirs to take: it is left out, and told.
 async fn usable(
-    shared: &ServerState,
+    server: &ServerState,
     caller: &Principal,
     ask: &pb::ImportRequest,
     taken: Vec<Taken>,
     left_out: &mut Vec<LeftOut>,
 ) -> Result<Vec<Taken>, Fault> {
-    let (manifests, _) = describe(shared, caller, ask, &taken).await?;
-    let uses = uses::uses(shared, &manifests).await?;
+    let (manifests, _) = describe(server, caller, ask, &taken).await?;
+    let uses = uses::uses(server, &manifests).await?;
     let denied = |id: &ResourceId| {
         let mut used = uses.get(id).into_iter().flatten();
         used.find(|(_, owner)| caller.require(Role::Operator, owner).is_err()).map(|(field, _)| field)
@@ -175,7 +175,7 @@ fn read(request: pb::ImportRequest) -> Result<pb::ImportRequest, Fault> {
 }
 
 async fn name_them(
-    shared: &ServerState,
+    server: &ServerState,
     ask: &pb::ImportRequest,
     place: ResourceId,
     found: ImportResult,
@@ -185,7 +185,7 @@ async fn name_them(
         let raised = raised.next().ok_or_else(|| Fault::new(Code::NotFound, "the cloud has no such object"))?;
         return Ok(vec![Taken { id: place, raised: raised.into() }]);
     }
-    let store = shared.control.store();
+    let store = server.control.store();
     let managed: HashSet<String> = store.all_units().await?.into_iter().filter_map(|unit| unit.id).collect();
     let filter = Filter { org: Some(ask.org.clone()), env: Some(ask.env.clone()), ..Filter::default() };
     let mut used: HashSet<ResourceId> = store.resources(&filter).await?.into_iter().map(|one| one.id).collect();
@@ -205,7 +205,7 @@ async fn name_them(
 
 /// Manifests, with references where what they name by id is managed, too.
 async fn describe(
-    shared: &ServerState,
+    server: &ServerState,
     caller: &Principal,
     ask: &pb::ImportRequest,
     taken: &[Taken],
@@ -213,7 +213,7 @@ async fn describe(
     let mut links = own_links(taken);
     for (_, _, object) in taken.iter().flat_map(|one| &one.raised.links) {
         if !links.contains_key(object)
-            && let Some(unit) = shared.control.store().units_by_object(object).await?.into_iter().next()
+            && let Some(unit) = server.control.store().units_by_object(object).await?.into_iter().next()
             && unit.resource.org == ask.org
             && caller.may_see(&unit.resource)
         {
@@ -233,7 +233,7 @@ async fn describe(
 
 /// The rows that bind objects to units. Lowering is pure: no cloud is asked.
 async fn bind(
-    shared: &ServerState,
+    server: &ServerState,
     taken: &[Taken],
     manifests: &[Manifest],
     account: &str,
@@ -241,7 +241,7 @@ async fn bind(
 ) -> Result<Vec<UnitState>, Fault> {
     let mut known = Known::default();
     for parent in manifests.iter().flat_map(berth_engine::parents) {
-        if let Some(stored) = shared.control.store().resource(&parent).await? {
+        if let Some(stored) = server.control.store().resource(&parent).await? {
             known.resources.insert(parent, stored.known()?);
         }
     }
@@ -253,7 +253,7 @@ async fn bind(
             default_region: None,
         })
         .collect();
-    let label_prefix = shared.config.label_prefix.clone();
+    let label_prefix = server.config.label_prefix.clone();
     let request =
         Request { wanted, unwanted: Vec::new(), known, label_prefix, allow_recreate: false, owners: HashMap::new() };
     Ok(rows(&Clouds::new(), &request, taken, identity)?)
@@ -261,7 +261,7 @@ async fn bind(
 
 /// What would be stored must be what there is.
 async fn prove(
-    shared: &ServerState,
+    server: &ServerState,
     ask: &pb::ImportRequest,
     manifests: &[Manifest],
     units: &[UnitState],
@@ -273,9 +273,9 @@ async fn prove(
         allow_recreate: false,
     };
     let org = for_workers_of(&ask.org, units.iter().map(|unit| unit.account.as_str()));
-    let mut task = new_task(shared, TaskOp::Plan, org, &ask_plan)?;
+    let mut task = new_task(server, TaskOp::Plan, org, &ask_plan)?;
     task.service = common_service(manifests.iter().map(|manifest| manifest.id.kind.as_str()));
-    let planned: PlanResult = run(shared, task).await?;
+    let planned: PlanResult = run(server, task).await?;
     if let Some(trouble) = planned.troubles.first() {
         let fault = Fault::new(Code::Refused, format!("{}: {}", trouble.id, trouble.message));
         return Err(Fault { help: trouble.help.clone(), ..fault });
@@ -292,7 +292,7 @@ async fn prove(
 }
 
 async fn store_them(
-    shared: &ServerState,
+    server: &ServerState,
     caller: &Principal,
     manifests: &[Manifest],
     units: Vec<UnitState>,
@@ -301,7 +301,7 @@ async fn store_them(
     for unit in units {
         by_resource.entry(unit.resource.clone()).or_default().push(unit);
     }
-    let mut desired = apply::desired_new(shared, manifests).await?;
+    let mut desired = apply::desired_new(server, manifests).await?;
     for one in &mut desired {
         one.units = by_resource.remove(&one.resource.id).unwrap_or_default();
     }
@@ -313,9 +313,9 @@ async fn store_them(
         retry: false,
         trace: telemetry::traceparent(),
     };
-    shared.control.apply(apply, shared.now()).await?;
+    server.control.apply(apply, server.now()).await?;
     if manifests.iter().any(|manifest| policy_cache::is_cached(&manifest.id)) {
-        shared.policy_cache.clear();
+        server.policy_cache.clear();
     }
     Ok(())
 }

@@ -98,11 +98,11 @@ impl Resources for Service {
             caller.require(Role::Operator, child)?;
         }
         let note = audit::note("delete", audit::targets(&ids), "");
-        let shared = &self.0;
-        let deleted = shared.control.delete(ids.clone(), &caller.actor, note, shared.now()).await;
+        let server = &self.0;
+        let deleted = server.control.delete(ids.clone(), &caller.actor, note, server.now()).await;
         deleted.map_err(|error| caller.told(error))?;
         if ids.iter().any(policy_cache::is_cached) {
-            shared.policy_cache.clear();
+            server.policy_cache.clear();
         }
         Ok(Response::new(pb::DeleteResponse { deleting: ids.iter().map(Into::into).collect() }))
     }
@@ -131,8 +131,8 @@ impl Resources for Service {
             }
         }
         let note = audit::note("approve", audit::target(&id), format!("plan {digest}"));
-        let shared = &self.0;
-        shared.control.approve(&id, &digest, &caller.actor, note, shared.now()).await.map_err(Fault::from)?;
+        let server = &self.0;
+        server.control.approve(&id, &digest, &caller.actor, note, server.now()).await.map_err(Fault::from)?;
         let stored = self.find(&caller, &id).await?;
         Ok(Response::new(self.shown(&stored).await?))
     }

@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 const BATCH: usize = 500;
 
 pub async fn move_account(
-    shared: &ServerState,
+    server: &ServerState,
     caller: &Principal,
     request: pb::MoveAccountRequest,
 ) -> Result<pb::MoveAccountResponse, Fault> {
@@ -29,12 +29,12 @@ pub async fn move_account(
     if account.is_empty() {
         return Err(invalid_argument("account", "it is needed"));
     }
-    let units = shared.control.store().units_in(&account).await?;
+    let units = server.control.store().units_in(&account).await?;
     if units.is_empty() {
         let message = format!("nothing is managed in an account named `{account}`");
         return Err(Fault::new(Code::NotFound, message).help("to see the accounts in use:   berth accounts"));
     }
-    let (who, found) = locate(shared, &account, &units).await?;
+    let (who, found) = locate(server, &account, &units).await?;
     let mut answer = pb::MoveAccountResponse { identity: who.text().to_owned(), ..Default::default() };
     let (mut moved, mut forgotten) = (Vec::new(), Vec::new());
     for unit in units.into_iter().filter(|unit| unit.identity.as_ref() != Some(&who)) {
@@ -59,14 +59,14 @@ pub async fn move_account(
     }
     let note = audit::note("move account", account, format!("to {who}"));
     let change = MoveAccount { identity: who, moved, forgotten, actor: caller.actor.clone(), audit: note };
-    shared.control.move_account(change, shared.now()).await?;
+    server.control.move_account(change, server.now()).await?;
     answer.done = true;
     Ok(answer)
 }
 
 /// Whom the credentials in use belong to, and the tokens of the units that they find.
 async fn locate(
-    shared: &ServerState,
+    server: &ServerState,
     account: &str,
     units: &[UnitState],
 ) -> Result<(Identity, HashSet<String>), Fault> {
@@ -80,12 +80,12 @@ async fn locate(
     for ((service, org), ids) in groups {
         let ids: Vec<ResourceId> = ids.into_iter().cloned().collect();
         for batch in ids.chunks(BATCH) {
-            let mut task = new_task(shared, TaskOp::Drift, &org, &DriftAsk { refresh: false, locate: account.into() })?;
+            let mut task = new_task(server, TaskOp::Drift, &org, &DriftAsk { refresh: false, locate: account.into() })?;
             (task.account, task.service, task.resources) = (account.to_owned(), service.clone(), batch.to_vec());
             tasks.push(task);
         }
     }
-    let results: Vec<DriftResult> = try_join_all(tasks.into_iter().map(|task| run(shared, task))).await?;
+    let results: Vec<DriftResult> = try_join_all(tasks.into_iter().map(|task| run(server, task))).await?;
     let (mut who, mut found): (Option<Identity>, HashSet<String>) = (None, HashSet::new());
     for result in results {
         let earlier = || {

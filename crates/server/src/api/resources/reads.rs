@@ -19,7 +19,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 
 pub async fn list(
-    shared: &ServerState,
+    server: &ServerState,
     caller: &Principal,
     request: pb::ListRequest,
 ) -> Result<pb::ListResponse, Fault> {
@@ -42,11 +42,11 @@ pub async fn list(
         after: page::after(&page_token)?,
         limit: page::size(page_size)?,
     };
-    let found = shared.control.list(&query).await?;
+    let found = server.control.list(&query).await?;
     let resources = found
         .resources
         .iter()
-        .map(|listed| messages::resource(&listed.resource, Some(&listed.meta), shared.is_sandbox()))
+        .map(|listed| messages::resource(&listed.resource, Some(&listed.meta), server.is_sandbox()))
         .collect::<Result<_, _>>()?;
     let next_page_token = found.next.as_ref().map(page::token).unwrap_or_default();
     Ok(pb::ListResponse { resources, next_page_token })
@@ -116,8 +116,8 @@ pub fn kubeconfig_name(stored: &StoredResource) -> Result<&'static str, Fault> {
 }
 
 /// Decoded; clouds and state keep it in base64.
-pub async fn kubeconfig(shared: &ServerState, stored: &StoredResource, name: &str) -> Result<String, Fault> {
-    let secrets = shared.control.store().status_secrets(&stored.id).await?;
+pub async fn kubeconfig(server: &ServerState, stored: &StoredResource, name: &str) -> Result<String, Fault> {
+    let secrets = server.control.store().status_secrets(&stored.id).await?;
     let secret = secrets.get(name).ok_or_else(|| absent(&stored.id))?;
     let damaged = || Fault::new(Code::Internal, format!("the kubeconfig that is kept of {} is damaged", stored.id));
     let bytes = STANDARD.decode(secret.expose_secret().trim()).map_err(|_| damaged())?;
@@ -129,7 +129,7 @@ pub async fn kubeconfig(shared: &ServerState, stored: &StoredResource, name: &st
 }
 
 pub async fn history(
-    shared: &ServerState,
+    server: &ServerState,
     id: &ResourceId,
     page_size: u32,
     page_token: &str,
@@ -140,8 +140,8 @@ pub async fn history(
     if at > PAGES_MAX {
         return Err(invalid_argument("pageToken", "it is not one that this list gave"));
     }
-    let lines = shared.control.store().history(id, limit, at).await?;
-    if lines.is_empty() && at == 0 && shared.control.store().resource(id).await?.is_none() {
+    let lines = server.control.store().history(id, limit, at).await?;
+    if lines.is_empty() && at == 0 && server.control.store().resource(id).await?.is_none() {
         return Err(absent(id));
     }
     let next_page_token = if lines.len() == limit as usize { page::token(&(at + 1)) } else { String::new() };

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 pub type Uses = HashMap<ResourceId, Vec<(String, ResourceId)>>;
 
 /// Of each manifest. Its own objects are not another's.
-pub async fn uses<'m>(shared: &ServerState, manifests: impl IntoIterator<Item = &'m Manifest>) -> Result<Uses, Fault> {
+pub async fn uses<'m>(server: &ServerState, manifests: impl IntoIterator<Item = &'m Manifest>) -> Result<Uses, Fault> {
     let named: Vec<(&ResourceId, Vec<(String, String)>)> = manifests
         .into_iter()
         .map(|manifest| (&manifest.id, spelt(manifest.literals())))
@@ -23,7 +23,7 @@ pub async fn uses<'m>(shared: &ServerState, manifests: impl IntoIterator<Item = 
     objects.sort();
     objects.dedup();
     let mut owners: HashMap<String, Vec<ResourceId>> = HashMap::new();
-    for (object, owner) in shared.control.store().managers(&objects).await? {
+    for (object, owner) in server.control.store().managers(&objects).await? {
         owners.entry(object).or_default().push(owner);
     }
     let mut uses = Uses::new();
@@ -54,8 +54,8 @@ fn spelt(literals: Vec<(String, String)>) -> Vec<(String, String)> {
 }
 
 /// Whoever uses a resource's object must be one who may change that resource.
-pub async fn check(shared: &ServerState, caller: &Principal, manifests: &[Manifest]) -> Result<(), Fault> {
-    let uses = uses(shared, manifests).await?;
+pub async fn check(server: &ServerState, caller: &Principal, manifests: &[Manifest]) -> Result<(), Fault> {
+    let uses = uses(server, manifests).await?;
     let mut problems = Vec::new();
     for manifest in manifests {
         for (field, owner) in uses.get(&manifest.id).into_iter().flatten() {

@@ -38,7 +38,7 @@ const BATCH: usize = 500;
 /// What is left of the caller's time when a task is given up.
 const MARGIN: Duration = Duration::from_secs(5);
 
-pub(super) fn new_task(shared: &ServerState, op: TaskOp, org: &str, ask: &impl Serialize) -> Result<NewTask, Fault> {
+pub(super) fn new_task(server: &ServerState, op: TaskOp, org: &str, ask: &impl Serialize) -> Result<NewTask, Fault> {
     let payload = serde_json::to_string(ask).map_err(|_| Fault::new(Code::Internal, "the task cannot be written"))?;
     Ok(NewTask {
         op,
@@ -49,7 +49,7 @@ pub(super) fn new_task(shared: &ServerState, op: TaskOp, org: &str, ask: &impl S
         account: String::new(),
         account_limit: 0,
         priority: PRIORITY_WAITED,
-        run_after: shared.now(),
+        run_after: server.now(),
         generation: 0,
         refresh: false,
         payload: Some(SecretString::from(payload)),
@@ -57,19 +57,19 @@ pub(super) fn new_task(shared: &ServerState, op: TaskOp, org: &str, ask: &impl S
     })
 }
 
-pub(super) async fn run<T: DeserializeOwned>(shared: &ServerState, task: NewTask) -> Result<T, Fault> {
-    let result = run_and_wait(shared, task, WORK_WITHIN - MARGIN).await?;
+pub(super) async fn run<T: DeserializeOwned>(server: &ServerState, task: NewTask) -> Result<T, Fault> {
+    let result = run_and_wait(server, task, WORK_WITHIN - MARGIN).await?;
     serde_json::from_value(result).map_err(|_| Fault::new(Code::Internal, "the task's result cannot be read"))
 }
 
 pub async fn plan(
-    shared: &ServerState,
+    server: &ServerState,
     caller: &Principal,
     request: pb::PlanRequest,
 ) -> Result<pb::PlanResponse, Fault> {
     let pb::PlanRequest { files, delete, allow_recreate, saved } = request;
     if let Some(saved) = &saved {
-        saved_plan::check(shared.control.store(), saved, &files, &delete)?;
+        saved_plan::check(server.control.store(), saved, &files, &delete)?;
     }
     let asked = (files.clone(), delete.clone());
     let delete = delete.into_iter().map(parse_id_message).collect::<Result<Vec<_>, _>>()?;
@@ -78,13 +78,13 @@ pub async fn plan(
     }
     let Checked { manifests, warnings } = match files.is_empty() {
         true => Checked { manifests: Vec::new(), warnings: Vec::new() },
-        false => check(shared, caller, files).await?,
+        false => check(server, caller, files).await?,
     };
     for id in manifests.iter().map(|manifest| &manifest.id).chain(&delete) {
         caller.require(Role::Operator, id)?;
     }
     for id in &delete {
-        shared.control.store().resource(id).await?.ok_or_else(|| absent(id))?;
+        server.control.store().resource(id).await?.ok_or_else(|| absent(id))?;
     }
     let ask = PlanAsk {
         manifests: manifests.iter().map(Manifest::to_json).collect(),
@@ -93,45 +93,45 @@ pub async fn plan(
         allow_recreate,
     };
     let org = one_org(manifests.iter().map(|manifest| &manifest.id).chain(&delete));
-    let accounts = accounts_of(shared, &manifests, &delete).await?;
+    let accounts = accounts_of(server, &manifests, &delete).await?;
     let org = for_workers_of(org, accounts.iter().map(String::as_str));
-    let mut task = new_task(shared, TaskOp::Plan, org, &ask)?;
+    let mut task = new_task(server, TaskOp::Plan, org, &ask)?;
     let kinds =
         manifests.iter().map(|manifest| manifest.id.kind.as_str()).chain(delete.iter().map(|id| id.kind.as_str()));
     task.service = common_service(kinds);
-    let mut result: PlanResult = run(shared, task).await?;
-    own_already(shared, caller, &mut result.troubles).await?;
-    in_the_way(shared, &mut result).await?;
+    let mut result: PlanResult = run(server, task).await?;
+    own_already(server, caller, &mut result.troubles).await?;
+    in_the_way(server, &mut result).await?;
     let by_id: HashMap<&ResourceId, &Manifest> = manifests.iter().map(|manifest| (&manifest.id, manifest)).collect();
     let mut problems: Vec<pb::Problem> =
         result.troubles.iter().map(|trouble| problem(trouble, by_id.get(&trouble.id).copied())).collect();
     problems.extend(warnings);
     let mut bases = Vec::with_capacity(result.plan.resources.len());
     for id in manifests.iter().map(|manifest| &manifest.id).chain(&delete) {
-        let generation = shared.control.store().resource(id).await?.map_or(0, |stored| stored.generation);
+        let generation = server.control.store().resource(id).await?.map_or(0, |stored| stored.generation);
         bases.push(pb::Base { id: Some(id.into()), generation });
     }
     let mut answer = pb::PlanResponse {
-        verdicts: foresee(shared, &caller.actor.name, &result.plan, &by_id).await?,
+        verdicts: foresee(server, &caller.actor.name, &result.plan, &by_id).await?,
         digest: gate::digest(&result.plan),
         plan: Some(object_to_struct(&result.plan.to_json())),
         problems,
         bases,
         calls: result.calls,
-        sandbox: shared.is_sandbox(),
+        sandbox: server.is_sandbox(),
         ..pb::PlanResponse::default()
     };
-    let store = shared.control.store();
+    let store = server.control.store();
     answer.state = store.state_id().to_owned();
     answer.code = saved_plan::code(store, &asked.0, &asked.1, &answer);
     Ok(answer)
 }
 
 /// Names that are taken by objects of other resources: there is nothing to adopt. Whose they are is for those who may see it.
-async fn own_already(shared: &ServerState, caller: &Principal, troubles: &mut [TroubleRow]) -> Result<(), Fault> {
+async fn own_already(server: &ServerState, caller: &Principal, troubles: &mut [TroubleRow]) -> Result<(), Fault> {
     for row in troubles {
         let Some(object) = &row.taken_by else { continue };
-        let units = shared.control.store().units_by_object(object).await?;
+        let units = server.control.store().units_by_object(object).await?;
         let Some(unit) = units.first() else { continue };
         match caller.may_see(&unit.resource) {
             true => {
@@ -147,15 +147,15 @@ async fn own_already(shared: &ServerState, caller: &Principal, troubles: &mut [T
 
 /// On a server a task is of one resource: what has to be deleted before its successor is made cannot go while another
 /// resource's objects use it, and their task cannot begin before it is there again. A cluster takes what is in it along.
-async fn in_the_way(shared: &ServerState, result: &mut PlanResult) -> Result<(), Fault> {
+async fn in_the_way(server: &ServerState, result: &mut PlanResult) -> Result<(), Fault> {
     let goes_first = |resource: &&ResourcePlan| {
         let replaced = |unit: &UnitPlan| unit.op == Some(Op::Replace) && unit.delete_first && !unit.loses_data;
         resource.units.iter().any(replaced)
     };
     for resource in result.plan.resources.iter().filter(goes_first) {
-        for child in shared.control.children(&resource.id).await? {
+        for child in server.control.children(&resource.id).await? {
             let leaves = result.plan.resources.iter().any(|r| r.id == child && r.action == Action::Delete);
-            if leaves || shared.control.store().units_of(&child).await?.is_empty() {
+            if leaves || server.control.store().units_of(&child).await?.is_empty() {
                 continue;
             }
             let id = resource.id.clone();
@@ -184,23 +184,23 @@ fn one_org<'i>(mut ids: impl Iterator<Item = &'i ResourceId>) -> &'i str {
 
 /// Whose workers may have a task: an account that serves several orgs is for workers of all.
 pub(super) fn for_workers_of<'o, 'a>(org: &'o str, accounts: impl IntoIterator<Item = &'a str>) -> &'o str {
-    let shared = |name: &str| account_id(name).is_some_and(|account| account.org != org);
-    if accounts.into_iter().any(shared) { "" } else { org }
+    let is_foreign = |name: &str| account_id(name).is_some_and(|account| account.org != org);
+    if accounts.into_iter().any(is_foreign) { "" } else { org }
 }
 
 /// The accounts that a plan of these looks into.
 async fn accounts_of(
-    shared: &ServerState,
+    server: &ServerState,
     manifests: &[Manifest],
     delete: &[ResourceId],
 ) -> Result<Vec<String>, Fault> {
-    let cached = shared.policy_cache.get(&shared.control, shared.alone).await?;
+    let cached = server.policy_cache.get(&server.control, server.alone).await?;
     let mut names: Vec<String> = cached.with_accounts(manifests, |accounts| {
         // What is wrong with a choice is told at its place, by the plan.
         Ok(manifests.iter().filter_map(|manifest| Some(accounts.choose(manifest).ok()?.name)).collect())
     })?;
     let stored: Vec<ResourceId> = manifests.iter().map(|manifest| &manifest.id).chain(delete).cloned().collect();
-    names.extend(shared.control.meta(&stored).await?.into_iter().map(|meta| meta.account));
+    names.extend(server.control.meta(&stored).await?.into_iter().map(|meta| meta.account));
     Ok(names)
 }
 
@@ -228,8 +228,8 @@ fn problem(trouble: &TroubleRow, manifest: Option<&Manifest>) -> pb::Problem {
 }
 
 /// The plan that waits for approval, or was last carried out.
-pub async fn last_plan(shared: &ServerState, stored: &StoredResource) -> Result<pb::PlanResponse, Fault> {
-    let meta = shared.control.meta(std::slice::from_ref(&stored.id)).await?.into_iter().next();
+pub async fn last_plan(server: &ServerState, stored: &StoredResource) -> Result<pb::PlanResponse, Fault> {
+    let meta = server.control.meta(std::slice::from_ref(&stored.id)).await?.into_iter().next();
     let Some(meta) = meta.filter(|meta| !meta.plan.is_empty()) else {
         return Err(Fault::new(Code::NotFound, format!("{} has not been planned yet", stored.id)));
     };
@@ -238,7 +238,7 @@ pub async fn last_plan(shared: &ServerState, stored: &StoredResource) -> Result<
     let awaiting = stored.status.state == ResourceState::AwaitingApproval;
     // Who approves sees what policies warn about.
     let verdicts = match awaiting {
-        true => foresee(shared, &meta.applied_by, &plan, &HashMap::new()).await?,
+        true => foresee(server, &meta.applied_by, &plan, &HashMap::new()).await?,
         false => Vec::new(),
     };
     Ok(pb::PlanResponse {
@@ -247,14 +247,14 @@ pub async fn last_plan(shared: &ServerState, stored: &StoredResource) -> Result<
         digest: if meta.plan_digest.is_empty() { gate::digest(&plan) } else { meta.plan_digest },
         awaiting,
         approved_by: meta.approved_by,
-        sandbox: shared.is_sandbox(),
+        sandbox: server.is_sandbox(),
         bases: vec![pb::Base { id: Some((&stored.id).into()), generation: stored.generation }],
         ..pb::PlanResponse::default()
     })
 }
 
 pub async fn drift(
-    shared: &ServerState,
+    server: &ServerState,
     caller: &Principal,
     request: pb::DriftRequest,
 ) -> Result<pb::DriftResponse, Fault> {
@@ -268,9 +268,9 @@ pub async fn drift(
             for id in &ids {
                 caller.see(id)?;
             }
-            named(shared, ids).await?
+            named(server, ids).await?
         }
-        true => listed(shared, caller, org, env, kind).await?,
+        true => listed(server, caller, org, env, kind).await?,
     };
     for id in chosen.values().flatten() {
         // Comparing changes nothing; writing down what was found does.
@@ -282,13 +282,13 @@ pub async fn drift(
     let mut tasks = Vec::new();
     for ((account, service, org), ids) in chosen {
         for batch in ids.chunks(BATCH) {
-            let mut task = new_task(shared, TaskOp::Drift, &org, &DriftAsk { refresh, ..DriftAsk::default() })?;
+            let mut task = new_task(server, TaskOp::Drift, &org, &DriftAsk { refresh, ..DriftAsk::default() })?;
             (task.account, task.service, task.resources) = (account.clone(), service.clone(), batch.to_vec());
             task.refresh = refresh;
             tasks.push(task);
         }
     }
-    let results: Vec<DriftResult> = try_join_all(tasks.into_iter().map(|task| run(shared, task))).await?;
+    let results: Vec<DriftResult> = try_join_all(tasks.into_iter().map(|task| run(server, task))).await?;
     let mut answer = pb::DriftResponse::default();
     // An account's resources are compared in several tasks.
     let mut counts: BTreeMap<String, GoneCount> = BTreeMap::new();
@@ -348,12 +348,12 @@ fn put(groups: &mut Groups, stored: &StoredResource, meta: &berth_store::Control
     }
 }
 
-async fn named(shared: &ServerState, ids: Vec<ResourceId>) -> Result<Groups, Fault> {
+async fn named(server: &ServerState, ids: Vec<ResourceId>) -> Result<Groups, Fault> {
     let mut groups = Groups::new();
-    let meta = shared.control.meta(&ids).await?;
+    let meta = server.control.meta(&ids).await?;
     let meta: HashMap<&ResourceId, &berth_store::ControlMeta> = meta.iter().map(|meta| (&meta.id, meta)).collect();
     for id in &ids {
-        let stored = shared.control.store().resource(id).await?.ok_or_else(|| absent(id))?;
+        let stored = server.control.store().resource(id).await?.ok_or_else(|| absent(id))?;
         if let Some(meta) = meta.get(id) {
             put(&mut groups, &stored, meta);
         }
@@ -363,7 +363,7 @@ async fn named(shared: &ServerState, ids: Vec<ResourceId>) -> Result<Groups, Fau
 }
 
 async fn listed(
-    shared: &ServerState,
+    server: &ServerState,
     caller: &Principal,
     org: String,
     env: String,
@@ -385,7 +385,7 @@ async fn listed(
     let mut groups = Groups::new();
     let mut count = 0;
     loop {
-        let page = shared.control.list(&query).await?;
+        let page = server.control.list(&query).await?;
         count += page.resources.len();
         if count > COMPARED_MAX {
             return Err(Fault::new(Code::Refused, format!("one request compares at most {COMPARED_MAX} resources"))
