@@ -1,7 +1,7 @@
 //! From what callers hand in to what is written: encoded, checked for size, secrets sealed. Runs and servers share it.
 
 use crate::error::StoreError;
-use crate::row_writes::{After, ResourceRow, StatusRow, UnitRow, Write};
+use crate::row_writes::{ResourceRow, RowWrite, StatusRow, UnitAfter, UnitRow};
 use crate::run::NewResource;
 use crate::seal::Sealer;
 use crate::sealed_place::{SealNumber, SealedPlace};
@@ -99,23 +99,23 @@ impl Encoder<'_> {
         self.sealer.seal_all(secrets, place)
     }
 
-    pub fn intent(&self, intent: Intent) -> Result<Write, StoreError> {
+    pub fn intent(&self, intent: Intent) -> Result<RowWrite, StoreError> {
         let unit = self.unit(&intent.unit)?;
         let creates = intent.unit.id.is_none() && matches!(intent.op, Op::Create | Op::Replace | Op::Adopt);
-        Ok(Write::Intent { op: op_name(intent.op), creates, what: cut(intent.what), unit })
+        Ok(RowWrite::Intent { op: op_name(intent.op), creates, what: cut(intent.what), unit })
     }
 
-    pub fn close(&self, entry: EntryId, closing: Closing) -> Result<Write, StoreError> {
+    pub fn close(&self, entry: EntryId, closing: Closing) -> Result<RowWrite, StoreError> {
         let (outcome, detail, after) = match closing {
-            Closing::Done(Some(unit)) => ("done", String::new(), After::Save(self.unit(&unit)?)),
-            Closing::Done(None) => ("done", String::new(), After::Gone),
-            Closing::Failed(detail) => ("failed", cut(detail), After::Keep),
-            Closing::Refused(detail) => ("refused", cut(detail), After::Undo),
+            Closing::Done(Some(unit)) => ("done", String::new(), UnitAfter::Save(self.unit(&unit)?)),
+            Closing::Done(None) => ("done", String::new(), UnitAfter::Gone),
+            Closing::Failed(detail) => ("failed", cut(detail), UnitAfter::Keep),
+            Closing::Refused(detail) => ("refused", cut(detail), UnitAfter::Undo),
         };
-        Ok(Write::Close { entry: entry.0, outcome, detail, after })
+        Ok(RowWrite::Close { entry: entry.0, outcome, detail, after })
     }
 
-    pub fn status(&self, resource: &ResourceId, status: &Status) -> Result<Write, StoreError> {
+    pub fn status(&self, resource: &ResourceId, status: &Status) -> Result<RowWrite, StoreError> {
         let names: Vec<&String> = status.secrets.keys().collect();
         let number = SealNumber::draw()?;
         let row = StatusRow {
@@ -128,11 +128,11 @@ impl Encoder<'_> {
             message: cut(status.message.clone()),
             observed_generation: status.observed_generation,
         };
-        Ok(Write::Status { resource: resource.clone(), status: Box::new(row) })
+        Ok(RowWrite::Status { resource: resource.clone(), status: Box::new(row) })
     }
 
-    pub fn event(&self, resource: &ResourceId, what: &str, detail: &str) -> Write {
-        Write::Event { resource: resource.clone(), what: cut(what.into()), detail: cut(detail.into()) }
+    pub fn event(&self, resource: &ResourceId, what: &str, detail: &str) -> RowWrite {
+        RowWrite::Event { resource: resource.clone(), what: cut(what.into()), detail: cut(detail.into()) }
     }
 }
 

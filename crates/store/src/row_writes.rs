@@ -50,7 +50,7 @@ pub(crate) struct StatusRow {
 }
 
 /// What becomes of the unit's row when a journal entry is closed.
-pub(crate) enum After {
+pub(crate) enum UnitAfter {
     Save(Box<UnitRow>),
     Gone,
     Keep,
@@ -59,7 +59,7 @@ pub(crate) enum After {
 }
 
 /// One write. It can be applied twice over (after its batch was rolled back), so it owns what it needs.
-pub(crate) enum Write {
+pub(crate) enum RowWrite {
     Intent {
         op: &'static str,
         creates: bool,
@@ -70,7 +70,7 @@ pub(crate) enum Write {
         entry: i64,
         outcome: &'static str,
         detail: String,
-        after: After,
+        after: UnitAfter,
     },
     SaveUnit(Box<UnitRow>),
     ForgetUnit {
@@ -99,14 +99,14 @@ pub(crate) enum Write {
     },
 }
 
-pub(crate) enum Answer {
+pub(crate) enum WriteAnswer {
     Done,
     Entry(i64),
     Saved(Vec<StoredResource>),
 }
 
 /// Where writes go, inside a transaction, and under which number.
-pub(crate) struct Rows<'a> {
+pub(crate) struct WriteContext<'a> {
     pub connection: &'a mut Connection,
     pub fence: i64,
     /// Earlier runs left journal entries open.
@@ -115,10 +115,10 @@ pub(crate) struct Rows<'a> {
     pub task: &'a str,
 }
 
-impl Rows<'_> {
-    pub async fn apply(&mut self, write: &Write, at: i64) -> Result<Answer, StoreError> {
+impl WriteContext<'_> {
+    pub async fn apply(&mut self, write: &RowWrite, at: i64) -> Result<WriteAnswer, StoreError> {
         match write {
-            Write::Intent { op, creates, what, unit } => {
+            RowWrite::Intent { op, creates, what, unit } => {
                 self.settle_unit(&unit.resource, &unit.key, &unit.token, at).await?;
                 if *creates {
                     self.save_unit(unit, at).await?;
@@ -132,30 +132,30 @@ impl Rows<'_> {
                     .bind(self.fence)
                     .fetch_one(self.connection)
                     .await?;
-                return Ok(Answer::Entry(row.get(0)?));
+                return Ok(WriteAnswer::Entry(row.get(0)?));
             }
-            Write::Close { entry, outcome, detail, after } => self.close(*entry, outcome, detail, after, at).await?,
-            Write::SaveUnit(unit) => {
+            RowWrite::Close { entry, outcome, detail, after } => self.close(*entry, outcome, detail, after, at).await?,
+            RowWrite::SaveUnit(unit) => {
                 self.settle_unit(&unit.resource, &unit.key, &unit.token, at).await?;
                 self.save_unit(unit, at).await?;
             }
-            Write::ForgetUnit { resource, key, token } => {
+            RowWrite::ForgetUnit { resource, key, token } => {
                 self.settle_unit(resource, key, token, at).await?;
                 self.forget_unit(sql::FORGET_UNIT, resource, key, token).await?;
             }
-            Write::MoveUnit { resource, key, token, identity } => {
+            RowWrite::MoveUnit { resource, key, token, identity } => {
                 let query = Query::about(sql::MOVE_UNIT, resource).bind(key).bind(token).bind(identity).bind(at);
                 known(query.execute(self.connection).await?, resource)?;
             }
-            Write::Status { resource, status } => self.status(resource, status, at).await?,
-            Write::SaveResources(resources) => {
+            RowWrite::Status { resource, status } => self.status(resource, status, at).await?,
+            RowWrite::SaveResources(resources) => {
                 let mut saved = Vec::with_capacity(resources.len());
                 for resource in resources {
                     saved.push(self.save_resource(resource, at).await?);
                 }
-                return Ok(Answer::Saved(saved));
+                return Ok(WriteAnswer::Saved(saved));
             }
-            Write::SetDeleting(resource) => {
+            RowWrite::SetDeleting(resource) => {
                 let done = Query::about(sql::SET_DELETING, resource)
                     .bind(at)
                     .bind(ResourceState::Deleting.as_str())
@@ -163,14 +163,14 @@ impl Rows<'_> {
                     .await?;
                 known(done, resource)?;
             }
-            Write::ForgetResource(resource) => {
+            RowWrite::ForgetResource(resource) => {
                 self.settle_resource(resource, at).await?;
                 Query::about(sql::FORGET_UNITS_OF, resource).execute(self.connection).await?;
                 Query::about(sql::FORGET_LINKS_OF, resource).execute(self.connection).await?;
                 Query::about(sql::FORGET_REVISIONS_OF, resource).execute(self.connection).await?;
                 Query::about(sql::FORGET_RESOURCE, resource).execute(self.connection).await?;
             }
-            Write::Event { resource, what, detail } => {
+            RowWrite::Event { resource, what, detail } => {
                 Query::about(sql::EVENT, resource)
                     .bind(at)
                     .bind(what)
@@ -180,7 +180,7 @@ impl Rows<'_> {
                     .await?;
             }
         }
-        Ok(Answer::Done)
+        Ok(WriteAnswer::Done)
     }
 
     async fn save_unit(&mut self, unit: &UnitRow, at: i64) -> Result<(), StoreError> {
@@ -220,7 +220,7 @@ impl Rows<'_> {
         entry: i64,
         outcome: &str,
         detail: &str,
-        after: &After,
+        after: &UnitAfter,
         at: i64,
     ) -> Result<(), StoreError> {
         let row = Query::new(sql::CLOSE)
@@ -234,12 +234,12 @@ impl Rows<'_> {
         let resource = rows::id_at(&row, 0)?;
         let (key, token, op): (String, String, String) = (row.get(4)?, row.get(5)?, row.get(6)?);
         match after {
-            After::Save(unit) => self.save_unit(unit, at).await,
-            After::Gone => self.forget_unit(sql::FORGET_UNIT, &resource, &key, &token).await,
-            After::Undo if op == "create" || op == "replace" => {
+            UnitAfter::Save(unit) => self.save_unit(unit, at).await,
+            UnitAfter::Gone => self.forget_unit(sql::FORGET_UNIT, &resource, &key, &token).await,
+            UnitAfter::Undo if op == "create" || op == "replace" => {
                 self.forget_unit(sql::FORGET_UNBORN_UNIT, &resource, &key, &token).await
             }
-            After::Keep | After::Undo => Ok(()),
+            UnitAfter::Keep | UnitAfter::Undo => Ok(()),
         }
     }
 

@@ -4,9 +4,9 @@ use crate::db::{Connection, Query};
 use crate::encode::{Encoder, too_large};
 use crate::error::StoreError;
 use crate::lock::Lock;
-use crate::row_writes::{Answer, Write};
+use crate::row_writes::{RowWrite, WriteAnswer};
 use crate::rows::{ManifestSource, StoredResource};
-use crate::run_writer::Writer;
+use crate::run_writer::RunWriter;
 use crate::seal::Sealer;
 use crate::sql;
 use crate::store::Store;
@@ -25,7 +25,7 @@ const RESOURCES_MAX: usize = 100_000;
 
 /// The exclusive right to write, until it is finished or dropped.
 pub struct Run {
-    writer: Writer,
+    writer: RunWriter,
     sealer: Arc<Sealer>,
     fence: i64,
 }
@@ -118,7 +118,7 @@ impl Run {
         lock.sign(&mut connection).await?;
         let (fence, leftovers) = raise_fence(&mut connection).await?;
         connection.run("COMMIT").await?;
-        let writer = Writer::start(connection, fence, leftovers, lock);
+        let writer = RunWriter::start(connection, fence, leftovers, lock);
         Ok(Self { writer, sealer: store.sealer().clone(), fence })
     }
 
@@ -145,21 +145,21 @@ impl Run {
             return Err(too_large("the list of resources", resources.len(), RESOURCES_MAX));
         }
         let rows = resources.into_iter().map(|one| self.encoder().resource(one)).collect::<Result<Vec<_>, _>>()?;
-        match self.writer.write(Write::SaveResources(rows)).await? {
-            Answer::Saved(saved) => Ok(saved),
-            Answer::Done | Answer::Entry(_) => Err(StoreError::Ended),
+        match self.writer.write(RowWrite::SaveResources(rows)).await? {
+            WriteAnswer::Saved(saved) => Ok(saved),
+            WriteAnswer::Done | WriteAnswer::Entry(_) => Err(StoreError::Ended),
         }
     }
 
     /// Marks that a delete was begun, so that an interrupted one is gone on with.
     pub async fn set_deleting(&self, id: &ResourceId) -> Result<(), StoreError> {
-        self.writer.write(Write::SetDeleting(id.clone())).await.map(|_| ())
+        self.writer.write(RowWrite::SetDeleting(id.clone())).await.map(|_| ())
     }
 
     /// Says that a unit's object belongs to another account than the state remembers.
     pub async fn move_unit(&self, unit: &UnitState, identity: &Identity) -> Result<(), StoreError> {
         let UnitState { resource, key, token, .. } = unit.clone();
-        let write = Write::MoveUnit { resource, key, token, identity: identity.text().to_owned() };
+        let write = RowWrite::MoveUnit { resource, key, token, identity: identity.text().to_owned() };
         self.writer.write(write).await.map(|_| ())
     }
 
@@ -167,7 +167,7 @@ impl Run {
         Encoder { sealer: &self.sealer }
     }
 
-    async fn done(&self, write: Result<Write, StoreError>) -> Result<(), RecordError> {
+    async fn done(&self, write: Result<RowWrite, StoreError>) -> Result<(), RecordError> {
         let write = write.map_err(record_error)?;
         self.writer.write(write).await.map(|_| ()).map_err(record_error)
     }
@@ -194,8 +194,8 @@ impl Recorder for Run {
     async fn intent(&self, intent: Intent) -> Result<EntryId, RecordError> {
         let write = self.encoder().intent(intent).map_err(record_error)?;
         match self.writer.write(write).await.map_err(record_error)? {
-            Answer::Entry(entry) => Ok(EntryId(entry)),
-            Answer::Done | Answer::Saved(_) => Err(record_error(StoreError::Ended)),
+            WriteAnswer::Entry(entry) => Ok(EntryId(entry)),
+            WriteAnswer::Done | WriteAnswer::Saved(_) => Err(record_error(StoreError::Ended)),
         }
     }
 
@@ -204,11 +204,11 @@ impl Recorder for Run {
     }
 
     async fn save_unit(&self, unit: UnitState) -> Result<(), RecordError> {
-        self.done(self.encoder().unit(&unit).map(Write::SaveUnit)).await
+        self.done(self.encoder().unit(&unit).map(RowWrite::SaveUnit)).await
     }
 
     async fn forget_unit(&self, resource: &ResourceId, key: &str, token: &str) -> Result<(), RecordError> {
-        self.done(Ok(Write::ForgetUnit { resource: resource.clone(), key: key.into(), token: token.into() })).await
+        self.done(Ok(RowWrite::ForgetUnit { resource: resource.clone(), key: key.into(), token: token.into() })).await
     }
 
     async fn status(&self, resource: &ResourceId, status: Status) -> Result<(), RecordError> {
@@ -216,7 +216,7 @@ impl Recorder for Run {
     }
 
     async fn forget_resource(&self, resource: &ResourceId) -> Result<(), RecordError> {
-        self.done(Ok(Write::ForgetResource(resource.clone()))).await
+        self.done(Ok(RowWrite::ForgetResource(resource.clone()))).await
     }
 
     async fn event(&self, resource: &ResourceId, what: &str, detail: &str) -> Result<(), RecordError> {

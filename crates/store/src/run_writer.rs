@@ -4,7 +4,7 @@
 use crate::db::{Connection, Query};
 use crate::error::StoreError;
 use crate::lock::Lock;
-use crate::row_writes::{Answer, Rows, Write};
+use crate::row_writes::{RowWrite, WriteAnswer, WriteContext};
 use tokio::sync::{mpsc, oneshot};
 
 /// Operations that may wait; more than that and callers wait to hand theirs in.
@@ -17,28 +17,28 @@ pub(crate) const KEEP_ONE: &str = "RELEASE SAVEPOINT one";
 pub(crate) const UNDO_ONE: &str = "ROLLBACK TO SAVEPOINT one; RELEASE SAVEPOINT one";
 
 /// One for each write, in order.
-type Answers = Vec<Result<Answer, StoreError>>;
+type Answers = Vec<Result<WriteAnswer, StoreError>>;
 
-type Ack = oneshot::Sender<Result<Answer, StoreError>>;
+type Ack = oneshot::Sender<Result<WriteAnswer, StoreError>>;
 
 enum Message {
-    Write { write: Write, at: i64, ack: Ack },
+    Write { write: RowWrite, at: i64, ack: Ack },
     Finish(oneshot::Sender<()>),
 }
 
 /// The callers' end.
-pub(crate) struct Writer {
+pub(crate) struct RunWriter {
     queue: mpsc::Sender<Message>,
 }
 
-impl Writer {
+impl RunWriter {
     pub fn start(connection: Connection, fence: i64, leftovers: bool, lock: Lock) -> Self {
         let (queue, waiting) = mpsc::channel(QUEUE_MAX);
-        tokio::spawn(Task { connection, lock, fence, over: None, leftovers }.run(waiting));
+        tokio::spawn(WriterLoop { connection, lock, fence, over: None, leftovers }.run(waiting));
         Self { queue }
     }
 
-    pub async fn write(&self, write: Write) -> Result<Answer, StoreError> {
+    pub async fn write(&self, write: RowWrite) -> Result<WriteAnswer, StoreError> {
         let (ack, answer) = oneshot::channel();
         let at = jiff::Timestamp::now().as_microsecond();
         self.queue.send(Message::Write { write, at, ack }).await.map_err(|_| StoreError::Ended)?;
@@ -54,7 +54,7 @@ impl Writer {
     }
 }
 
-struct Task {
+struct WriterLoop {
     connection: Connection,
     lock: Lock,
     fence: i64,
@@ -64,7 +64,7 @@ struct Task {
     leftovers: bool,
 }
 
-impl Task {
+impl WriterLoop {
     async fn run(mut self, mut waiting: mpsc::Receiver<Message>) {
         let mut finish = None;
         while finish.is_none() {
@@ -107,7 +107,7 @@ impl Task {
 
     /// All in one transaction. If any of them fails, once more with each kept apart, so that one's error is not the others'
     /// loss.
-    async fn group(&mut self, writes: &[(Write, i64)]) -> Answers {
+    async fn group(&mut self, writes: &[(RowWrite, i64)]) -> Answers {
         if writes.is_empty() {
             return Vec::new();
         }
@@ -125,7 +125,7 @@ impl Task {
         }
     }
 
-    async fn transaction(&mut self, writes: &[(Write, i64)], apart: bool) -> Result<Answers, StoreError> {
+    async fn transaction(&mut self, writes: &[(RowWrite, i64)], apart: bool) -> Result<Answers, StoreError> {
         let result = self.attempt(writes, apart).await;
         match &result {
             Ok(_) => {}
@@ -139,7 +139,7 @@ impl Task {
         result
     }
 
-    async fn attempt(&mut self, writes: &[(Write, i64)], apart: bool) -> Result<Answers, StoreError> {
+    async fn attempt(&mut self, writes: &[(RowWrite, i64)], apart: bool) -> Result<Answers, StoreError> {
         let dialect = self.connection.dialect();
         self.connection.run(dialect.begin).await?;
         let fence: i64 = Query::new(dialect.fence).fetch_one(&mut self.connection).await?.get(0)?;
@@ -151,8 +151,12 @@ impl Task {
             if apart {
                 self.connection.run(BEGIN_ONE).await?;
             }
-            let mut rows =
-                Rows { connection: &mut self.connection, fence: self.fence, leftovers: self.leftovers, task: "" };
+            let mut rows = WriteContext {
+                connection: &mut self.connection,
+                fence: self.fence,
+                leftovers: self.leftovers,
+                task: "",
+            };
             let answer = rows.apply(write, *at).await;
             match &answer {
                 Ok(_) if apart => self.connection.run(KEEP_ONE).await?,

@@ -1,8 +1,8 @@
 //! Tokens: hashes, roles and scopes.
 
+use super::server_writer::Operation;
 use super::tx::Tx;
 use super::types::{Actor, AuditNote, ControlError, NewToken, TokenRow};
-use super::writer::Op;
 use super::{Control, LIST_MAX};
 use crate::db::{Multi, Query, Row};
 use crate::error::StoreError;
@@ -74,7 +74,7 @@ struct Create {
 }
 
 #[async_trait]
-impl Op for Create {
+impl Operation for Create {
     type Answer = TokenRow;
 
     async fn run(&self, tx: &mut Tx<'_>) -> Result<TokenRow, ControlError> {
@@ -117,7 +117,7 @@ struct Revoke {
 }
 
 #[async_trait]
-impl Op for Revoke {
+impl Operation for Revoke {
     type Answer = TokenRow;
 
     async fn run(&self, tx: &mut Tx<'_>) -> Result<TokenRow, ControlError> {
@@ -145,7 +145,7 @@ struct Used {
 struct Touch(Vec<Used>);
 
 #[async_trait]
-impl Op for Touch {
+impl Operation for Touch {
     type Answer = ();
 
     async fn run(&self, tx: &mut Tx<'_>) -> Result<(), ControlError> {

@@ -7,7 +7,7 @@ use super::tx::Tx;
 use super::types::*;
 use crate::db::Query;
 use crate::error::StoreError;
-use crate::row_writes::{After, StatusRow, UnitRow, Write};
+use crate::row_writes::{RowWrite, StatusRow, UnitAfter, UnitRow};
 use crate::rows;
 use berth_engine::ResourceState;
 use berth_engine::unit::{ASKED_AGAIN, Op, Props};
@@ -35,16 +35,16 @@ const STATUS_OF: &str = "SELECT state, observed_generation FROM resources \
      WHERE kind = $1 AND name = $2 AND org = $3 AND env = $4";
 
 /// What a write is about, where it says so itself.
-pub(super) fn subject(write: &Write) -> Option<&ResourceId> {
+pub(super) fn subject(write: &RowWrite) -> Option<&ResourceId> {
     match write {
-        Write::Intent { unit, .. } | Write::SaveUnit(unit) => Some(&unit.resource),
-        Write::Close { after: After::Save(unit), .. } => Some(&unit.resource),
-        Write::ForgetUnit { resource, .. }
-        | Write::MoveUnit { resource, .. }
-        | Write::Status { resource, .. }
-        | Write::Event { resource, .. } => Some(resource),
-        Write::SetDeleting(resource) | Write::ForgetResource(resource) => Some(resource),
-        Write::Close { .. } | Write::SaveResources(_) => None,
+        RowWrite::Intent { unit, .. } | RowWrite::SaveUnit(unit) => Some(&unit.resource),
+        RowWrite::Close { after: UnitAfter::Save(unit), .. } => Some(&unit.resource),
+        RowWrite::ForgetUnit { resource, .. }
+        | RowWrite::MoveUnit { resource, .. }
+        | RowWrite::Status { resource, .. }
+        | RowWrite::Event { resource, .. } => Some(resource),
+        RowWrite::SetDeleting(resource) | RowWrite::ForgetResource(resource) => Some(resource),
+        RowWrite::Close { .. } | RowWrite::SaveResources(_) => None,
     }
 }
 
@@ -53,7 +53,7 @@ pub(super) struct Check<'a> {
     pub task: &'a Task,
     /// What the server accepted for this lease.
     pub accepted: &'a str,
-    pub write: &'a Write,
+    pub write: &'a RowWrite,
 }
 
 fn refused(why: impl Into<String>) -> ControlError {
@@ -68,7 +68,7 @@ impl Check<'_> {
         if let Some(id) = subject(self.write).filter(|id| !own(id)) {
             return Err(refused(format!("task {} is not about {id}", task.id)));
         }
-        if let Write::Event { what, .. } = self.write
+        if let RowWrite::Event { what, .. } = self.write
             && !EVENTS.contains(&what.as_str())
         {
             return Err(refused("a worker cannot write such an event"));
@@ -83,7 +83,7 @@ impl Check<'_> {
         }
         let steps: Vec<PlanStep> = rows::parse(self.accepted, || format!("task {}", self.task.id))?;
         match self.write {
-            Write::Intent { op, creates, unit, .. } => {
+            RowWrite::Intent { op, creates, unit, .. } => {
                 let planned = steps.iter().any(|step| {
                     step.key == unit.key
                         && step.unit_type == unit.unit_type
@@ -94,17 +94,17 @@ impl Check<'_> {
                 }
                 self.unit(unit, *creates, tx).await
             }
-            Write::SaveUnit(unit) => self.unit(unit, false, tx).await,
-            Write::Close { entry, after, .. } => self.close(*entry, after, tx).await,
-            Write::ForgetUnit { key, .. } => {
+            RowWrite::SaveUnit(unit) => self.unit(unit, false, tx).await,
+            RowWrite::Close { entry, after, .. } => self.close(*entry, after, tx).await,
+            RowWrite::ForgetUnit { key, .. } => {
                 let goes = |step: &PlanStep| step.ops.iter().any(|op| matches!(op, Op::Create | Op::Delete));
                 match steps.iter().any(|step| step.key == *key && goes(step)) {
                     true => Ok(()),
                     false => Err(refused(format!("the accepted plan does not take {key} away"))),
                 }
             }
-            Write::Status { status, .. } => self.status(status),
-            Write::ForgetResource(id) => {
+            RowWrite::Status { status, .. } => self.status(status),
+            RowWrite::ForgetResource(id) => {
                 if self.task.op != TaskOp::Delete {
                     return Err(refused(format!("task {} does not delete {id}", self.task.id)));
                 }
@@ -113,8 +113,8 @@ impl Check<'_> {
                     None => Ok(()),
                 }
             }
-            Write::Event { .. } => Ok(()),
-            Write::SaveResources(_) | Write::SetDeleting(_) | Write::MoveUnit { .. } => {
+            RowWrite::Event { .. } => Ok(()),
+            RowWrite::SaveResources(_) | RowWrite::SetDeleting(_) | RowWrite::MoveUnit { .. } => {
                 Err(refused("a worker declares nothing"))
             }
         }
@@ -124,8 +124,8 @@ impl Check<'_> {
     async fn look(&self, tx: &mut Tx<'_>) -> Result<(), ControlError> {
         let looks = match self.write {
             // Whom an object belongs to is learned by every check that finds it.
-            Write::SaveUnit(unit) => self.accepted == REFRESH || self.learns(unit, tx).await?,
-            Write::Status { .. } | Write::Event { .. } => self.accepted == REFRESH,
+            RowWrite::SaveUnit(unit) => self.accepted == REFRESH || self.learns(unit, tx).await?,
+            RowWrite::Status { .. } | RowWrite::Event { .. } => self.accepted == REFRESH,
             _ => false,
         };
         if !looks {
@@ -136,8 +136,8 @@ impl Check<'_> {
             return Err(refused(format!("{id} was changed since it was looked at")));
         }
         match self.write {
-            Write::SaveUnit(unit) => self.unit(unit, false, tx).await,
-            Write::Status { status, .. } => {
+            RowWrite::SaveUnit(unit) => self.unit(unit, false, tx).await,
+            RowWrite::Status { status, .. } => {
                 let Some(row) = tx.row(Query::about(STATUS_OF, id)).await? else {
                     return Err(ControlError::NotFound(id.to_string()));
                 };
@@ -232,7 +232,7 @@ impl Check<'_> {
     }
 
     /// An entry is closed by the lease that opened it, and with the unit that it is about.
-    async fn close(&self, entry: i64, after: &After, tx: &mut Tx<'_>) -> Result<(), ControlError> {
+    async fn close(&self, entry: i64, after: &UnitAfter, tx: &mut Tx<'_>) -> Result<(), ControlError> {
         let missing = || ControlError::NotFound(format!("journal entry {entry}"));
         let row = tx.row(Query::new(ENTRY_OF).bind(entry)).await?.ok_or_else(missing)?;
         let id = rows::id_at(&row, 0)?;
@@ -247,12 +247,12 @@ impl Check<'_> {
             return Err(refused(format!("journal entry {entry} is closed already")));
         }
         match after {
-            After::Save(unit) if unit.key != key || unit.token != token => {
+            UnitAfter::Save(unit) if unit.key != key || unit.token != token => {
                 Err(refused(format!("journal entry {entry} is about another unit")))
             }
-            After::Save(unit) => self.unit(unit, false, tx).await,
-            After::Gone if op != "delete" => Err(refused(format!("journal entry {entry} is not about a deletion"))),
-            After::Gone | After::Keep | After::Undo => Ok(()),
+            UnitAfter::Save(unit) => self.unit(unit, false, tx).await,
+            UnitAfter::Gone if op != "delete" => Err(refused(format!("journal entry {entry} is not about a deletion"))),
+            UnitAfter::Gone | UnitAfter::Keep | UnitAfter::Undo => Ok(()),
         }
     }
 

@@ -3,14 +3,14 @@
 use super::columns::{IDS, IdRow, NUMBERED, Numbered};
 use super::delete::delete_all;
 use super::facts::{self, FACT_COLUMNS, Found, PATCH_COLUMNS, PatchRow, fact_columns, patch_assignments};
+use super::server_writer::{BatchFailure, Operation};
 use super::tx::Tx;
 use super::types::{Actor, Applied, AppliedResult, Apply, AuditNote, ControlError};
-use super::writer::{Broken, Op};
 use super::{Control, REVISIONS_KEPT, tasks};
 use crate::db::{Multi, Query};
 use crate::encode::{check_count, cut};
 use crate::error::StoreError;
-use crate::row_writes::{ResourceRow, Write};
+use crate::row_writes::{ResourceRow, RowWrite};
 use async_trait::async_trait;
 use berth_engine::lifecycle::{self, Event, Facts, Party, Permissions};
 use berth_model::ResourceId;
@@ -249,7 +249,7 @@ struct PreparedResource {
     permissions: Permissions,
     ready: bool,
     drift_every: Option<i64>,
-    units: Vec<Write>,
+    units: Vec<RowWrite>,
 }
 
 struct ApplyOp {
@@ -274,19 +274,19 @@ struct Stored {
 }
 
 #[async_trait]
-impl Op for ApplyOp {
+impl Operation for ApplyOp {
     type Answer = Vec<Applied>;
 
     async fn run(&self, tx: &mut Tx<'_>) -> Result<Self::Answer, ControlError> {
         let mut answers = Self::run_many(&[self], tx).await.map_err(|broken| match broken {
-            Broken::Store(error) => ControlError::Store(error),
-            Broken::Half(error) => error,
+            BatchFailure::Store(error) => ControlError::Store(error),
+            BatchFailure::Half(error) => error,
         })?;
         answers.pop().unwrap_or(Err(ControlError::Store(StoreError::Ended)))
     }
 
     /// In rounds: no resource is twice in one.
-    async fn run_many(ops: &[&Self], tx: &mut Tx<'_>) -> Result<Vec<Result<Self::Answer, ControlError>>, Broken> {
+    async fn run_many(ops: &[&Self], tx: &mut Tx<'_>) -> Result<Vec<Result<Self::Answer, ControlError>>, BatchFailure> {
         let mut answers: Vec<Option<Result<Vec<Applied>, ControlError>>> = ops.iter().map(|_| None).collect();
         let mut left: Vec<usize> = (0..ops.len()).collect();
         while !left.is_empty() {
@@ -313,7 +313,12 @@ impl Op for ApplyOp {
 
 type Answers = [Option<Result<Vec<Applied>, ControlError>>];
 
-async fn apply_round(ops: &[&ApplyOp], round: &[usize], answers: &mut Answers, tx: &mut Tx<'_>) -> Result<(), Broken> {
+async fn apply_round(
+    ops: &[&ApplyOp],
+    round: &[usize],
+    answers: &mut Answers,
+    tx: &mut Tx<'_>,
+) -> Result<(), BatchFailure> {
     let all: Vec<(usize, &PreparedResource)> =
         round.iter().flat_map(|&at| ops[at].wanted.iter().map(move |one| (at, one))).collect();
     let mut stored = look(&all, tx).await?;
@@ -376,7 +381,7 @@ async fn apply_round(ops: &[&ApplyOp], round: &[usize], answers: &mut Answers, t
             Ok(deleted) => applied.extend(deleted),
             Err(ControlError::Store(error)) => return Err(error.into()),
             // What was applied goes with it: such an operation has a round of its own.
-            Err(error) => return Err(Broken::Half(error)),
+            Err(error) => return Err(BatchFailure::Half(error)),
         }
         tx.audit(&op.audit, &op.actor, op.now);
         answers[at] = Some(Ok(applied));
@@ -497,14 +502,14 @@ async fn going<'a>(
 }
 
 /// Refuses a unit whose object another resource has: two imports may have looked at the same time.
-async fn unowned(unit: &Write, tx: &mut Tx<'_>) -> Result<(), Broken> {
-    let Write::SaveUnit(unit) = unit else { return Ok(()) };
+async fn unowned(unit: &RowWrite, tx: &mut Tx<'_>) -> Result<(), BatchFailure> {
+    let RowWrite::SaveUnit(unit) = unit else { return Ok(()) };
     let Some(object) = &unit.object_id else { return Ok(()) };
     let query = Query::about(OWNER, &unit.resource).bind(object).bind(&unit.unit_type).bind(&unit.account);
     let Some(owner) = tx.row(query).await? else { return Ok(()) };
     let owner = crate::rows::id_at(&owner, 0)?;
     let why = format!("{} cannot have the object {object}: it is managed already, as {owner}", unit.resource);
-    Err(Broken::Half(ControlError::Refused(why)))
+    Err(BatchFailure::Half(ControlError::Refused(why)))
 }
 
 fn row_of<'a>(op: &ApplyOp, wanted: &'a PreparedResource) -> Row<'a> {
@@ -566,7 +571,7 @@ impl Control {
             if !seen.insert(one.resource.id.clone()) {
                 return Err(ControlError::Refused(format!("{} is declared twice", one.resource.id)));
             }
-            let units = one.units.iter().map(|unit| Ok(Write::SaveUnit(encoder.unit(unit)?)));
+            let units = one.units.iter().map(|unit| Ok(RowWrite::SaveUnit(encoder.unit(unit)?)));
             let units = units.collect::<Result<_, StoreError>>()?;
             wanted.push(PreparedResource {
                 units,

@@ -2,9 +2,9 @@
 
 use super::Control;
 use super::facts;
+use super::server_writer::Operation;
 use super::tx::Tx;
 use super::types::*;
-use super::writer::Op;
 use crate::db::Query;
 use async_trait::async_trait;
 use berth_engine::lifecycle::{Event, Party};
@@ -23,7 +23,7 @@ struct Approve {
 }
 
 #[async_trait]
-impl Op for Approve {
+impl Operation for Approve {
     type Answer = ();
 
     async fn run(&self, tx: &mut Tx<'_>) -> Result<(), ControlError> {

@@ -5,9 +5,9 @@
 //! What the key cannot show is that the whole log is an earlier one, cut off together with its head: for that a head has to be
 //! kept elsewhere.
 
+use super::server_writer::Operation;
 use super::tx::Tx;
 use super::types::{Actor, AuditBroken, AuditEntry, AuditHead, AuditNote, AuditQuery, AuditState, ControlError};
-use super::writer::Op;
 use super::{Control, LIST_MAX};
 use crate::db::{Multi, Query, Row};
 use crate::encode::cut;
@@ -200,7 +200,7 @@ struct Audit {
 }
 
 #[async_trait]
-impl Op for Audit {
+impl Operation for Audit {
     type Answer = ();
 
     async fn run(&self, tx: &mut Tx<'_>) -> Result<(), ControlError> {

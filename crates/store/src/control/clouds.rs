@@ -1,9 +1,9 @@
 //! Whether a state is of simulated clouds or of real ones: never of both.
 
 use super::Control;
+use super::server_writer::Operation;
 use super::tx::Tx;
 use super::types::ControlError;
-use super::writer::Op;
 use crate::db::Query;
 use crate::error::StoreError;
 use async_trait::async_trait;
@@ -21,7 +21,7 @@ struct Claim {
 }
 
 #[async_trait]
-impl Op for Claim {
+impl Operation for Claim {
     type Answer = bool;
 
     async fn run(&self, tx: &mut Tx<'_>) -> Result<bool, ControlError> {

@@ -4,10 +4,10 @@ use super::Control;
 use super::columns::IdRow;
 use super::drift_checks;
 use super::facts::{self, Found, fact_columns};
+use super::server_writer::{BatchFailure, Operation};
 use super::tasks::{self, task, task_columns};
 use super::tx::Tx;
 use super::types::*;
-use super::writer::{Broken, Op};
 use crate::db::{Multi, Query};
 use crate::encode::{JSON_BYTES_MAX, check_count, cut};
 use crate::error::StoreError;
@@ -260,18 +260,18 @@ async fn reported(ops: &[&Report], tx: &mut Tx<'_>) -> Result<HashMap<String, Re
 }
 
 #[async_trait]
-impl Op for Report {
+impl Operation for Report {
     type Answer = ();
 
     async fn run(&self, tx: &mut Tx<'_>) -> Result<(), ControlError> {
         match Self::run_many(&[self], tx).await {
             Ok(mut answers) => answers.pop().unwrap_or(Ok(())),
-            Err(Broken::Store(error)) => Err(error.into()),
-            Err(Broken::Half(error)) => Err(error),
+            Err(BatchFailure::Store(error)) => Err(error.into()),
+            Err(BatchFailure::Half(error)) => Err(error),
         }
     }
 
-    async fn run_many(ops: &[&Self], tx: &mut Tx<'_>) -> Result<Vec<Result<(), ControlError>>, Broken> {
+    async fn run_many(ops: &[&Self], tx: &mut Tx<'_>) -> Result<Vec<Result<(), ControlError>>, BatchFailure> {
         let found = reported(ops, tx).await?;
         let mut answers = Vec::with_capacity(ops.len());
         let mut ending: Vec<(&Report, &Reported)> = Vec::new();
@@ -341,7 +341,7 @@ struct Release {
 }
 
 #[async_trait]
-impl Op for Release {
+impl Operation for Release {
     type Answer = ();
 
     async fn run(&self, tx: &mut Tx<'_>) -> Result<(), ControlError> {

@@ -2,12 +2,12 @@
 
 use super::Control;
 use super::facts::{self, Found, PatchRow};
+use super::server_writer::Operation;
 use super::tasks::{self, TaskRow};
 use super::tx::Tx;
 use super::types::*;
-use super::writer::Op;
 use crate::encode::{check_count, cut};
-use crate::row_writes::Write;
+use crate::row_writes::RowWrite;
 use async_trait::async_trait;
 use berth_engine::ResourceState;
 use berth_engine::lifecycle::{self, Event};
@@ -36,7 +36,7 @@ struct Decide {
 }
 
 #[async_trait]
-impl Op for Decide {
+impl Operation for Decide {
     type Answer = ();
 
     async fn run(&self, tx: &mut Tx<'_>) -> Result<(), ControlError> {
@@ -75,7 +75,7 @@ impl Op for Decide {
         }
         for id in gone {
             facts::wake_references(tx, &[id.into()], now).await?;
-            tx.write(&Write::ForgetResource(id.clone()), i64::MAX, "", now).await?;
+            tx.write(&RowWrite::ForgetResource(id.clone()), i64::MAX, "", now).await?;
             tx.event(id, "deleted", "", "", self.now);
         }
         Ok(())

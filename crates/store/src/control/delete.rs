@@ -3,9 +3,9 @@
 use super::apply::{APPLY_MAX, by};
 use super::columns::{NUMBERED, Numbered};
 use super::facts;
+use super::server_writer::Operation;
 use super::tx::Tx;
 use super::types::{Actor, Applied, AppliedResult, AuditNote, ControlError};
-use super::writer::Op;
 use super::{Control, tasks};
 use crate::db::Multi;
 use crate::encode::check_count;
@@ -75,7 +75,7 @@ struct DeleteOp {
 }
 
 #[async_trait]
-impl Op for DeleteOp {
+impl Operation for DeleteOp {
     type Answer = ();
 
     async fn run(&self, tx: &mut Tx<'_>) -> Result<(), ControlError> {

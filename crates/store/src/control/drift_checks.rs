@@ -2,9 +2,9 @@
 
 use super::columns::{IdRow, NUMBERED, Numbered};
 use super::facts::{self, FACT_COLUMNS, fact_columns};
+use super::server_writer::Operation;
 use super::tx::Tx;
 use super::types::*;
-use super::writer::Op;
 use super::{Control, LIST_MAX};
 use crate::db::{Multi, Query};
 use crate::error::StoreError;
@@ -111,7 +111,7 @@ struct Reschedule {
 }
 
 #[async_trait]
-impl Op for Reschedule {
+impl Operation for Reschedule {
     type Answer = ();
 
     async fn run(&self, tx: &mut Tx<'_>) -> Result<(), ControlError> {

@@ -2,9 +2,9 @@
 
 use super::Control;
 use super::columns::{IDS, IdRow};
+use super::server_writer::Operation;
 use super::tx::Tx;
 use super::types::{ControlError, GoneObject};
-use super::writer::Op;
 use crate::db::{Multi, Query};
 use crate::encode::check_count;
 use async_trait::async_trait;
@@ -58,7 +58,7 @@ struct Remember {
 }
 
 #[async_trait]
-impl Op for Remember {
+impl Operation for Remember {
     type Answer = Vec<GoneCount>;
 
     async fn run(&self, tx: &mut Tx<'_>) -> Result<Self::Answer, ControlError> {
@@ -84,7 +84,7 @@ impl Op for Remember {
 struct Forget(Vec<ResourceId>);
 
 #[async_trait]
-impl Op for Forget {
+impl Operation for Forget {
     type Answer = ();
 
     async fn run(&self, tx: &mut Tx<'_>) -> Result<(), ControlError> {

@@ -4,10 +4,10 @@
 use super::Control;
 use super::apply::micros;
 use super::completion;
+use super::server_writer::{BatchFailure, Operation};
 use super::tasks::{task, task_columns};
 use super::tx::{LaneKey, Tx};
 use super::types::*;
-use super::writer::{Broken, Op};
 use crate::db::{Multi, Query};
 use crate::encode::{check_count, cut};
 use crate::error::StoreError;
@@ -212,19 +212,19 @@ struct LeaseOp {
 }
 
 #[async_trait]
-impl Op for LeaseOp {
+impl Operation for LeaseOp {
     type Answer = Vec<Leased>;
 
     async fn run(&self, tx: &mut Tx<'_>) -> Result<Self::Answer, ControlError> {
         let answers = Self::run_many(&[self], tx).await;
         match answers {
             Ok(mut answers) => answers.pop().unwrap_or(Ok(Vec::new())),
-            Err(Broken::Store(error)) => Err(error.into()),
-            Err(Broken::Half(error)) => Err(error),
+            Err(BatchFailure::Store(error)) => Err(error.into()),
+            Err(BatchFailure::Half(error)) => Err(error),
         }
     }
 
-    async fn run_many(ops: &[&Self], tx: &mut Tx<'_>) -> Result<Vec<Result<Self::Answer, ControlError>>, Broken> {
+    async fn run_many(ops: &[&Self], tx: &mut Tx<'_>) -> Result<Vec<Result<Self::Answer, ControlError>>, BatchFailure> {
         seen(ops, tx).await?;
         let now = ops.iter().map(|op| op.now).max().unwrap_or_default();
         wake(tx, now).await?;
@@ -421,7 +421,7 @@ struct BeatOp {
 }
 
 #[async_trait]
-impl Op for BeatOp {
+impl Operation for BeatOp {
     type Answer = Beat;
 
     async fn run(&self, tx: &mut Tx<'_>) -> Result<Beat, ControlError> {
@@ -442,7 +442,7 @@ impl Op for BeatOp {
 struct ForgetWorker(String);
 
 #[async_trait]
-impl Op for ForgetWorker {
+impl Operation for ForgetWorker {
     type Answer = ();
 
     async fn run(&self, tx: &mut Tx<'_>) -> Result<(), ControlError> {
@@ -455,7 +455,7 @@ impl Op for ForgetWorker {
 struct Expire(Timestamp);
 
 #[async_trait]
-impl Op for Expire {
+impl Operation for Expire {
     type Answer = u64;
 
     async fn run(&self, tx: &mut Tx<'_>) -> Result<u64, ControlError> {

@@ -25,21 +25,21 @@ mod prune;
 mod read;
 mod record;
 mod revision;
+mod server_writer;
 mod tasks;
 mod tx;
 pub mod types;
-mod writer;
 
 pub use apply::APPLY_MAX;
 
 use crate::encode::Encoder;
 use crate::error::StoreError;
 use crate::store::Store;
+use server_writer::{Operation, ServerWriter};
 use std::sync::Arc;
 use tokio::sync::watch;
 use tracing::Instrument;
 use types::ControlError;
-use writer::{Op, Writer};
 
 /// Generations of a manifest that are kept beside the stored one.
 pub const REVISIONS_KEPT: i64 = 20;
@@ -52,7 +52,7 @@ pub struct Control(Arc<Inner>);
 
 struct Inner {
     store: Store,
-    writer: Writer,
+    writer: ServerWriter,
     wake: watch::Sender<u64>,
     listener: Option<tokio::task::AbortHandle>,
 }
@@ -70,7 +70,7 @@ impl Control {
     /// server at a time.
     pub async fn open(store: Store) -> Result<Self, StoreError> {
         let wake = watch::Sender::new(0);
-        let writer = Writer::start(&store, wake.clone()).await?;
+        let writer = ServerWriter::start(&store, wake.clone()).await?;
         let listener = listen::start(&store, wake.clone());
         let control = Self(Arc::new(Inner { store, writer, wake, listener }));
         control.write(tasks::Recount).await.map_err(|error| match error {
@@ -99,7 +99,7 @@ impl Control {
         }
     }
 
-    pub(crate) async fn write<O: Op>(&self, op: O) -> Result<O::Answer, ControlError>
+    pub(crate) async fn write<O: Operation>(&self, op: O) -> Result<O::Answer, ControlError>
     where
         O::Answer: Sync,
     {

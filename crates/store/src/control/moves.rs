@@ -3,12 +3,12 @@
 use super::Control;
 use super::apply::APPLY_MAX;
 use super::facts;
+use super::server_writer::Operation;
 use super::tx::Tx;
 use super::types::{ControlError, MoveAccount};
-use super::writer::Op;
 use crate::db::Query;
 use crate::encode::check_count;
-use crate::row_writes::Write;
+use crate::row_writes::RowWrite;
 use async_trait::async_trait;
 use berth_engine::lifecycle::Event;
 use berth_model::ResourceId;
@@ -25,7 +25,7 @@ struct Move {
 }
 
 #[async_trait]
-impl Op for Move {
+impl Operation for Move {
     type Answer = ();
 
     async fn run(&self, tx: &mut Tx<'_>) -> Result<(), ControlError> {
@@ -39,12 +39,12 @@ impl Op for Move {
         }
         for unit in moved {
             let (resource, key, token) = (unit.resource.clone(), unit.key.clone(), unit.token.clone());
-            let write = Write::MoveUnit { resource, key, token, identity: identity.text().to_owned() };
+            let write = RowWrite::MoveUnit { resource, key, token, identity: identity.text().to_owned() };
             tx.write(&write, 0, "", now).await?;
         }
         for unit in forgotten {
             let (resource, key, token) = (unit.resource.clone(), unit.key.clone(), unit.token.clone());
-            tx.write(&Write::ForgetUnit { resource, key, token }, 0, "", now).await?;
+            tx.write(&RowWrite::ForgetUnit { resource, key, token }, 0, "", now).await?;
         }
         for id in forgotten.iter().map(|unit| &unit.resource).collect::<BTreeSet<_>>() {
             let Some(found) = facts::of(tx, id).await? else { continue };

@@ -1,9 +1,9 @@
 //! Old events, journal entries, tasks and logs go, a bounded number at a time. The audit log stays.
 
 use super::Control;
+use super::server_writer::Operation;
 use super::tx::Tx;
 use super::types::ControlError;
-use super::writer::Op;
 use crate::db::Query;
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -36,7 +36,7 @@ const LANES: &str = "DELETE FROM lanes WHERE queued = 0 AND running = 0 AND turn
 struct Prune(Timestamp);
 
 #[async_trait]
-impl Op for Prune {
+impl Operation for Prune {
     type Answer = u64;
 
     async fn run(&self, tx: &mut Tx<'_>) -> Result<u64, ControlError> {

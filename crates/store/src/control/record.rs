@@ -6,14 +6,14 @@ use super::allowed::{Check, subject};
 use super::columns::{IdRow, NUMBERED, Numbered};
 use super::completion::{self, held};
 use super::facts::{self, FACT_COLUMNS, Found, PATCH_COLUMNS, PatchRow, fact_columns, patch_assignments};
+use super::server_writer::{BatchFailure, Operation};
 use super::tasks::{self, task_columns};
 use super::tx::Tx;
 use super::types::*;
-use super::writer::{Broken, Op};
 use crate::db::{Multi, Query, Row};
 use crate::encode::{JSON_BYTES_MAX, check_count, cut};
 use crate::error::StoreError;
-use crate::row_writes::{Answer, StatusRow, Write};
+use crate::row_writes::{RowWrite, StatusRow, WriteAnswer};
 use crate::rows;
 use async_trait::async_trait;
 use berth_engine::ResourceState;
@@ -112,7 +112,7 @@ static ADD_LINES: Multi = Multi::new(
 struct Record {
     held: Held,
     key: String,
-    write: Write,
+    write: RowWrite,
     now: Timestamp,
 }
 
@@ -141,11 +141,11 @@ impl Record {
         let accepted: String = row.get(29)?;
         Check { task: &task, accepted: &accepted, write: &self.write }.run(tx).await?;
         match &self.write {
-            Write::ForgetResource(id) => self.forget(id, &task, tx).await?,
-            Write::Status { .. } => return Ok(Recording::Status { changes: task.op.mutates() }),
+            RowWrite::ForgetResource(id) => self.forget(id, &task, tx).await?,
+            RowWrite::Status { .. } => return Ok(Recording::Status { changes: task.op.mutates() }),
             write => {
                 let answer = tx.write(write, self.held.fence, &task.id.0, self.now.as_microsecond()).await?;
-                if let Answer::Entry(number) = answer {
+                if let WriteAnswer::Entry(number) = answer {
                     return Ok(Recording::Written(Some(number)));
                 }
             }
@@ -266,7 +266,7 @@ async fn statuses(records: &[(&Record, bool)], tx: &mut Tx<'_>) -> Result<Vec<bo
     let all = before(records, tx).await?;
     let (mut rows, mut settled, mut outdated) = (Vec::with_capacity(records.len()), Vec::new(), Vec::new());
     for (n, (record, changes)) in records.iter().enumerate() {
-        let Write::Status { resource: id, status } = &record.write else { continue };
+        let RowWrite::Status { resource: id, status } = &record.write else { continue };
         let Some(before) = all.get(&n) else { continue };
         let (old, now) = (&before.found.facts, record.now.as_microsecond());
         let report = StatusReport {
@@ -306,19 +306,19 @@ async fn statuses(records: &[(&Record, bool)], tx: &mut Tx<'_>) -> Result<Vec<bo
 }
 
 #[async_trait]
-impl Op for Record {
+impl Operation for Record {
     type Answer = Option<EntryId>;
 
     async fn run(&self, tx: &mut Tx<'_>) -> Result<Self::Answer, ControlError> {
         match Self::run_many(&[self], tx).await {
             Ok(mut answers) => answers.pop().unwrap_or(Ok(None)),
-            Err(Broken::Store(error)) => Err(error.into()),
-            Err(Broken::Half(error)) => Err(error),
+            Err(BatchFailure::Store(error)) => Err(error.into()),
+            Err(BatchFailure::Half(error)) => Err(error),
         }
     }
 
     /// In rounds: no task and no resource is twice in one.
-    async fn run_many(ops: &[&Self], tx: &mut Tx<'_>) -> Result<Vec<Result<Self::Answer, ControlError>>, Broken> {
+    async fn run_many(ops: &[&Self], tx: &mut Tx<'_>) -> Result<Vec<Result<Self::Answer, ControlError>>, BatchFailure> {
         let mut answers: Vec<Option<Result<Self::Answer, ControlError>>> = ops.iter().map(|_| None).collect();
         let mut left: Vec<usize> = (0..ops.len()).collect();
         while !left.is_empty() {
@@ -341,7 +341,7 @@ async fn record_round(
     round: &[usize],
     answers: &mut [Option<Result<Option<EntryId>, ControlError>>],
     tx: &mut Tx<'_>,
-) -> Result<(), Broken> {
+) -> Result<(), BatchFailure> {
     let asked: Vec<HeldRow> = round.iter().map(|&at| HeldRow::of(at, ops[at], None)).collect();
     let mut found = HashMap::new();
     for row in tx.rows_many(&HELD, &asked).await? {
@@ -359,7 +359,7 @@ async fn record_round(
             Ok(Recording::Written(entry)) => done.push((at, entry)),
             Ok(Recording::Known(entry)) => answers[at] = Some(Ok(entry.map(EntryId))),
             Err(ControlError::Store(error)) => return Err(error.into()),
-            Err(error) if tx.writes != before => return Err(Broken::Half(error)),
+            Err(error) if tx.writes != before => return Err(BatchFailure::Half(error)),
             Err(error) => answers[at] = Some(Err(error)),
         }
     }
@@ -393,7 +393,7 @@ struct SubmitPlan {
 }
 
 #[async_trait]
-impl Op for SubmitPlan {
+impl Operation for SubmitPlan {
     type Answer = ();
 
     async fn run(&self, tx: &mut Tx<'_>) -> Result<(), ControlError> {
@@ -454,7 +454,7 @@ struct Progress {
 }
 
 #[async_trait]
-impl Op for Progress {
+impl Operation for Progress {
     type Answer = ();
 
     async fn run(&self, tx: &mut Tx<'_>) -> Result<(), ControlError> {
@@ -498,10 +498,10 @@ impl Control {
         let write = match write {
             Recorded::Intent(intent) => encoder.intent(intent)?,
             Recorded::Close { entry, closing } => encoder.close(entry, closing)?,
-            Recorded::SaveUnit(unit) => Write::SaveUnit(encoder.unit(&unit)?),
-            Recorded::ForgetUnit { resource, key, token } => Write::ForgetUnit { resource, key, token },
+            Recorded::SaveUnit(unit) => RowWrite::SaveUnit(encoder.unit(&unit)?),
+            Recorded::ForgetUnit { resource, key, token } => RowWrite::ForgetUnit { resource, key, token },
             Recorded::Status { resource, status } => encoder.status(&resource, &status)?,
-            Recorded::ForgetResource(resource) => Write::ForgetResource(resource),
+            Recorded::ForgetResource(resource) => RowWrite::ForgetResource(resource),
             Recorded::Event { resource, what, detail } => encoder.event(&resource, &what, &detail),
         };
         self.write(Record { held: held.clone(), key: key.to_owned(), write, now }).await

@@ -1,9 +1,9 @@
 //! Tasks as rows: made, listed, cancelled, and given up in favour of others.
 
 use super::columns::{IdRow, TIMED};
+use super::server_writer::Operation;
 use super::tx::{LaneKey, Tx};
 use super::types::*;
-use super::writer::Op;
 use super::{Control, LIST_MAX, allowed, completion};
 use crate::db::{Multi, OF_COLUMNS, OfRow, Query, Row};
 use crate::encode::{SECRET_BYTES_MAX, check_count, cut};
@@ -294,7 +294,7 @@ struct Enqueue {
 }
 
 #[async_trait]
-impl Op for Enqueue {
+impl Operation for Enqueue {
     type Answer = ();
 
     async fn run(&self, tx: &mut Tx<'_>) -> Result<(), ControlError> {
@@ -318,7 +318,7 @@ struct Cancel {
 }
 
 #[async_trait]
-impl Op for Cancel {
+impl Operation for Cancel {
     type Answer = ();
 
     async fn run(&self, tx: &mut Tx<'_>) -> Result<(), ControlError> {
@@ -347,7 +347,7 @@ impl Op for Cancel {
 pub(super) struct Recount;
 
 #[async_trait]
-impl Op for Recount {
+impl Operation for Recount {
     type Answer = ();
 
     async fn run(&self, tx: &mut Tx<'_>) -> Result<(), ControlError> {

@@ -6,7 +6,7 @@ use super::types::{Actor, AuditNote};
 use crate::db::{Connection, Multi, Query, Row};
 use crate::encode::cut;
 use crate::error::StoreError;
-use crate::row_writes::{Answer, Rows, Write};
+use crate::row_writes::{RowWrite, WriteAnswer, WriteContext};
 use crate::seal::Sealer;
 use berth_model::ResourceId;
 use jiff::Timestamp;
@@ -168,10 +168,16 @@ impl<'a> Tx<'a> {
     }
 
     /// A write that runs have too, under a task's number.
-    pub async fn write(&mut self, write: &Write, fence: i64, task: &str, now: i64) -> Result<Answer, StoreError> {
+    pub async fn write(
+        &mut self,
+        write: &RowWrite,
+        fence: i64,
+        task: &str,
+        now: i64,
+    ) -> Result<WriteAnswer, StoreError> {
         self.writes += 1;
         self.news = true;
-        Rows { connection: self.connection, fence, leftovers: true, task }.apply(write, now).await
+        WriteContext { connection: self.connection, fence, leftovers: true, task }.apply(write, now).await
     }
 
     pub fn event(&mut self, id: &ResourceId, what: &str, detail: &str, task: &str, now: Timestamp) {

@@ -34,20 +34,20 @@ const TRIES_MAX: u32 = 5;
 /// keeps what it needs. An answer that is no failure of the database is a value: nothing was written then, or the operation
 /// is undone.
 #[async_trait]
-pub(crate) trait Op: Send + Sync + Sized + 'static {
+pub(crate) trait Operation: Send + Sync + Sized + 'static {
     type Answer: Send + 'static;
 
     async fn run(&self, tx: &mut Tx<'_>) -> Result<Self::Answer, ControlError>;
 
     /// Many of a kind at once, in statements for all of them where that is worth it. One answer for each.
-    async fn run_many(ops: &[&Self], tx: &mut Tx<'_>) -> Result<Vec<Result<Self::Answer, ControlError>>, Broken> {
+    async fn run_many(ops: &[&Self], tx: &mut Tx<'_>) -> Result<Vec<Result<Self::Answer, ControlError>>, BatchFailure> {
         let mut answers = Vec::with_capacity(ops.len());
         for op in ops {
             let before = tx.writes;
             let answer = op.run(tx).await;
             match &answer {
-                Err(ControlError::Store(error)) => return Err(Broken::Store(error.again())),
-                Err(error) if tx.writes != before => return Err(Broken::Half(error.again())),
+                Err(ControlError::Store(error)) => return Err(BatchFailure::Store(error.again())),
+                Err(error) if tx.writes != before => return Err(BatchFailure::Half(error.again())),
                 _ => answers.push(answer),
             }
         }
@@ -56,20 +56,20 @@ pub(crate) trait Op: Send + Sync + Sized + 'static {
 }
 
 /// Why a batch cannot be committed as it is.
-pub(crate) enum Broken {
+pub(crate) enum BatchFailure {
     Store(StoreError),
     /// An operation was refused after it had written.
     Half(ControlError),
 }
 
-impl From<StoreError> for Broken {
+impl From<StoreError> for BatchFailure {
     fn from(error: StoreError) -> Self {
         Self::Store(error)
     }
 }
 
 type Reply<T> = Result<T, ControlError>;
-type RunMany = for<'a> fn(&'a mut [&'a mut Box<dyn AnyJob>], &'a mut Tx<'_>) -> BoxFuture<'a, Result<(), Broken>>;
+type RunMany = for<'a> fn(&'a mut [&'a mut Box<dyn AnyJob>], &'a mut Tx<'_>) -> BoxFuture<'a, Result<(), BatchFailure>>;
 
 /// An operation that waits, of whatever kind.
 trait AnyJob: Send + Sync {
@@ -81,13 +81,13 @@ trait AnyJob: Send + Sync {
     fn send(self: Box<Self>);
 }
 
-struct Job<O: Op> {
+struct Job<O: Operation> {
     op: O,
     answer: Option<Reply<O::Answer>>,
     ack: oneshot::Sender<Reply<O::Answer>>,
 }
 
-impl<O: Op> AnyJob for Job<O>
+impl<O: Operation> AnyJob for Job<O>
 where
     O::Answer: Sync,
 {
@@ -113,7 +113,10 @@ where
     }
 }
 
-fn run_many<'a, O: Op>(jobs: &'a mut [&'a mut Box<dyn AnyJob>], tx: &'a mut Tx<'_>) -> BoxFuture<'a, Result<(), Broken>>
+fn run_many<'a, O: Operation>(
+    jobs: &'a mut [&'a mut Box<dyn AnyJob>],
+    tx: &'a mut Tx<'_>,
+) -> BoxFuture<'a, Result<(), BatchFailure>>
 where
     O::Answer: Sync,
 {
@@ -141,24 +144,24 @@ enum Message {
 
 /// The callers' end.
 #[derive(Clone)]
-pub(crate) struct Writer {
+pub(crate) struct ServerWriter {
     queue: mpsc::Sender<Message>,
     observed: Observed,
 }
 
-impl Writer {
+impl ServerWriter {
     pub async fn start(store: &Store, wake: watch::Sender<u64>) -> Result<Self, StoreError> {
         let (mut connection, lock) = Lock::share(store.location(), COMMAND).await?;
         Query::new(sql::SET_MODE).execute(&mut connection).await?;
         let (queue, waiting) = mpsc::channel(QUEUE_MAX);
         let observed = Observed::default();
         let task =
-            Task { store: store.clone(), connection: Some((connection, lock)), wake, observed: observed.clone() };
+            WriterLoop { store: store.clone(), connection: Some((connection, lock)), wake, observed: observed.clone() };
         tokio::spawn(task.run(waiting));
         Ok(Self { queue, observed })
     }
 
-    pub async fn run<O: Op>(&self, op: O) -> Reply<O::Answer>
+    pub async fn run<O: Operation>(&self, op: O) -> Reply<O::Answer>
     where
         O::Answer: Sync,
     {
@@ -184,7 +187,7 @@ impl Writer {
 
 const COMMAND: &str = "berth server";
 
-struct Task {
+struct WriterLoop {
     store: Store,
     connection: Option<(Connection, Lock)>,
     wake: watch::Sender<u64>,
@@ -197,14 +200,14 @@ enum Ended {
         news: bool,
     },
     /// Rolled back: nothing of it is there.
-    Undone(Broken),
+    Undone(BatchFailure),
     /// The connection broke before the commit was asked for: nothing of it is there.
     LostBefore(StoreError),
     /// The connection broke while the commit was asked for, in the transaction of this number.
     LostDuring(StoreError, i64),
 }
 
-impl Task {
+impl WriterLoop {
     async fn run(mut self, mut waiting: mpsc::Receiver<Message>) {
         let mut finish = None;
         while finish.is_none() {
@@ -257,8 +260,10 @@ impl Task {
                     return;
                 }
                 Ended::Undone(_) if !apart => apart = true,
-                Ended::Undone(Broken::Store(error)) => return fail(jobs, &error),
-                Ended::Undone(Broken::Half(error)) => return fail(jobs, &StoreError::Database(error.to_string())),
+                Ended::Undone(BatchFailure::Store(error)) => return fail(jobs, &error),
+                Ended::Undone(BatchFailure::Half(error)) => {
+                    return fail(jobs, &StoreError::Database(error.to_string()));
+                }
                 Ended::LostBefore(error) => {
                     tracing::warn!(%error, "the connection to the database broke; writing again");
                     self.connection = None;
@@ -286,7 +291,7 @@ impl Task {
         let Some((connection, _)) = &mut self.connection else { return Ended::LostBefore(StoreError::Ended) };
         let (news, number) = match transact(connection, self.store.sealer(), jobs, apart).await {
             Ok(done) => done,
-            Err(Broken::Store(error @ StoreError::Lost(_))) => return Ended::LostBefore(error),
+            Err(BatchFailure::Store(error @ StoreError::Lost(_))) => return Ended::LostBefore(error),
             Err(broken) => {
                 // Fails when SQLite has rolled back by itself, which is as good.
                 return match connection.run("ROLLBACK").await {
@@ -301,7 +306,7 @@ impl Task {
             Err(error @ StoreError::Lost(_)) => Ended::LostDuring(error, number),
             Err(error) => {
                 let _ = connection.run("ROLLBACK").await;
-                Ended::Undone(Broken::Store(error))
+                Ended::Undone(BatchFailure::Store(error))
             }
         }
     }
@@ -356,7 +361,7 @@ async fn transact(
     sealer: &Sealer,
     jobs: &mut [Box<dyn AnyJob>],
     apart: bool,
-) -> Result<(bool, i64), Broken> {
+) -> Result<(bool, i64), BatchFailure> {
     let number = connection.begin_turn().await?;
     let mut tx = Tx::new(connection, sealer);
     if apart {
@@ -381,7 +386,7 @@ async fn transact(
     Ok((tx.news, number))
 }
 
-async fn one_apart(job: &mut Box<dyn AnyJob>, tx: &mut Tx<'_>) -> Result<(), Broken> {
+async fn one_apart(job: &mut Box<dyn AnyJob>, tx: &mut Tx<'_>) -> Result<(), BatchFailure> {
     tx.flush().await?;
     tx.connection.run(BEGIN_ONE).await?;
     let run = job.runner();
@@ -390,17 +395,17 @@ async fn one_apart(job: &mut Box<dyn AnyJob>, tx: &mut Tx<'_>) -> Result<(), Bro
         run(&mut group, tx).await
     };
     if result.is_ok() {
-        result = tx.flush().await.map_err(Broken::Store);
+        result = tx.flush().await.map_err(BatchFailure::Store);
     }
     match result {
         Ok(()) => tx.connection.run(KEEP_ONE).await?,
-        Err(Broken::Store(error @ StoreError::Lost(_))) => return Err(error.into()),
+        Err(BatchFailure::Store(error @ StoreError::Lost(_))) => return Err(error.into()),
         Err(broken) => {
             tx.forget();
             tx.connection.run(UNDO_ONE).await?;
             job.fail(match broken {
-                Broken::Store(error) => error.into(),
-                Broken::Half(error) => error,
+                BatchFailure::Store(error) => error.into(),
+                BatchFailure::Half(error) => error,
             });
         }
     }
