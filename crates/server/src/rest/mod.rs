@@ -1,12 +1,12 @@
 //! REST is the gRPC API: JSON is turned into the method's message by the descriptors, the same routes are called inside the
 //! process, and the answer is turned back. Nothing is written per method.
 
+mod json_reader;
+mod json_writer;
 pub mod openapi;
 pub mod problem;
-mod read;
 mod shapes;
 mod sse;
-mod write;
 
 use crate::access::Authenticator;
 use crate::access::layer::admit;
@@ -20,9 +20,9 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method as Verb, Request, Response, StatusCode, header};
 use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
+use json_reader::Misfit;
 use percent_encoding::percent_decode_str;
 use problem::HttpOnly;
-use read::Misfit;
 use shapes::{NoJsonForm, Shapes};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -147,7 +147,7 @@ impl Gateway {
 
     fn no_route(&self, found: &[&Route], parts: &Parts, instance: &str) -> Response<Body> {
         if found.is_empty() {
-            let fault = Fault::new(Code::NotFound, format!("there is nothing at {}", read::shown(instance)))
+            let fault = Fault::new(Code::NotFound, format!("there is nothing at {}", json_reader::shown(instance)))
                 .help("what there is:   GET /openapi.json");
             return self.problem(&fault, instance);
         }
@@ -156,7 +156,7 @@ impl Gateway {
             allowed.push("HEAD");
         }
         let allowed = allowed.join(", ");
-        let detail = format!("{} takes {allowed}, not {}", read::shown(instance), parts.method);
+        let detail = format!("{} takes {allowed}, not {}", json_reader::shown(instance), parts.method);
         let mut response = problem::http_only(HttpOnly::MethodNotAllowed, &detail, instance);
         if let Ok(allowed) = HeaderValue::from_str(&allowed) {
             response.headers_mut().insert(header::ALLOW, allowed);
@@ -201,7 +201,7 @@ impl Gateway {
             return Err(fault.into());
         }
         if route.method.streams {
-            let writer = sse::Writer {
+            let writer = sse::EventWriter {
                 shapes: self.shapes.clone(),
                 output: route.output,
                 id: route.id,
@@ -218,7 +218,7 @@ impl Gateway {
         let wire = collected.to_bytes();
         let wire = wire.get(FRAME_HEAD..).unwrap_or_default();
         let mut json = Vec::with_capacity(wire.len() + wire.len() / 2 + 64);
-        write::message(&self.shapes, route.output, wire, &mut json)
+        json_writer::message(&self.shapes, route.output, wire, &mut json)
             .map_err(|error| Fault::new(Code::Internal, error.to_string()))?;
         Ok(json_response(json))
     }
@@ -235,7 +235,7 @@ impl Gateway {
             if text.is_empty() || text.contains('\0') {
                 return Err(invalid_argument(&field.json, "it cannot be empty or hold a NUL").into());
             }
-            read::text(field, &text, &mut out).map_err(|why| invalid_argument(&field.json, &why))?;
+            json_reader::text(field, &text, &mut out).map_err(|why| invalid_argument(&field.json, &why))?;
         }
         if route.has_body {
             if parts.uri.query().is_some_and(|query| !query.is_empty()) {
@@ -243,7 +243,7 @@ impl Gateway {
             }
             let bytes = self.body(route.method, parts, body).await?;
             if !bytes.is_empty() {
-                read::message(&self.shapes, route.input, &bytes, &route.in_path, &mut out).map_err(misfit)?;
+                json_reader::message(&self.shapes, route.input, &bytes, &route.in_path, &mut out).map_err(misfit)?;
             }
         } else {
             self.query(route, parts, &mut out)?;
@@ -295,7 +295,7 @@ impl Gateway {
                     Some(near) => format!("unknown name in the query; did you mean `{near}`?"),
                     None => "unknown name in the query".to_owned(),
                 };
-                return Err(invalid_argument(&read::shown(&name), &why).into());
+                return Err(invalid_argument(&json_reader::shown(&name), &why).into());
             };
             if route.in_path.contains(&position) {
                 return Err(invalid_argument(&name, "it is given in the path, and cannot be given again").into());
@@ -306,12 +306,12 @@ impl Gateway {
             if value.contains('\0') {
                 return Err(invalid_argument(&name, "it cannot hold a NUL").into());
             }
-            read::text(field, &value, out).map_err(|why| invalid_argument(&name, &why))?;
+            json_reader::text(field, &value, out).map_err(|why| invalid_argument(&name, &why))?;
         }
         // Whoever lost a stream goes on where it broke off.
         if let (Some(after), Some(last)) = (route.after, parts.headers.get(&LAST_EVENT_ID)) {
             let last = String::from_utf8_lossy(last.as_bytes());
-            read::text(&shape.fields[after], last.trim(), out)
+            json_reader::text(&shape.fields[after], last.trim(), out)
                 .map_err(|why| invalid_argument("Last-Event-ID", &why))?;
         }
         Ok(())

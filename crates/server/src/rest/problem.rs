@@ -1,7 +1,7 @@
 //! Errors as RFC 9457 problem documents, with the same positions and hints as the command line shows.
 
+use super::json_writer;
 use super::shapes::Shapes;
-use super::write;
 use crate::fault::{Code, Fault};
 use axum::body::Body;
 use axum::http::{HeaderValue, Response, StatusCode, header};
@@ -51,7 +51,7 @@ pub fn title(code: Code) -> &'static str {
 pub fn document(shapes: &Shapes, detail_shape: usize, fault: &Fault, instance: &str) -> Map<String, Value> {
     let mut document = head(fault.code.name(), title(fault.code), fault.code.http(), &fault.message, instance);
     let mut text = Vec::new();
-    if write::message(shapes, detail_shape, &fault.detail().encode_to_vec(), &mut text).is_ok()
+    if json_writer::message(shapes, detail_shape, &fault.detail().encode_to_vec(), &mut text).is_ok()
         && let Ok(Value::Object(mut detail)) = serde_json::from_slice(&text)
     {
         for name in ["help", "problems", "conflicts"] {

@@ -2,7 +2,7 @@
 //! broke off.
 
 use super::shapes::Shapes;
-use super::{FRAME_HEAD, fault_in, problem, write};
+use super::{FRAME_HEAD, fault_in, json_writer, problem};
 use crate::fault::{Code, Fault};
 use crate::limits::{ANSWER_BYTES_MAX, KEEP_ALIVE_EVERY};
 use axum::body::Body;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 pub const MEDIA_TYPE: &str = "text/event-stream";
 
 /// What turns messages into events.
-pub struct Writer {
+pub struct EventWriter {
     pub shapes: Arc<Shapes>,
     /// The message of the stream, and the number of the field that is its position.
     pub output: usize,
@@ -28,11 +28,11 @@ pub struct Writer {
 struct State {
     body: Body,
     buffer: BytesMut,
-    writer: Writer,
+    writer: EventWriter,
     ended: bool,
 }
 
-pub fn response(body: Body, writer: Writer) -> Response<Body> {
+pub fn response(body: Body, writer: EventWriter) -> Response<Body> {
     let state = State { body, buffer: BytesMut::new(), writer, ended: false };
     // The first comment makes the head of the answer travel before there is any event.
     let begun = futures::stream::once(async { Ok::<_, Infallible>(Bytes::from_static(b": begun\n\n")) });
@@ -94,11 +94,11 @@ impl State {
         self.buffer.advance(FRAME_HEAD);
         let wire = self.buffer.split_to(length);
         let mut text = Vec::with_capacity(wire.len() * 2 + 64);
-        if let Some(id) = self.writer.id.and_then(|field| write::number(field, &wire)) {
+        if let Some(id) = self.writer.id.and_then(|field| json_writer::number(field, &wire)) {
             text.extend_from_slice(format!("id: {id}\n").as_bytes());
         }
         text.extend_from_slice(b"data: ");
-        if write::message(&self.writer.shapes, self.writer.output, &wire, &mut text).is_err() {
+        if json_writer::message(&self.writer.shapes, self.writer.output, &wire, &mut text).is_err() {
             return self.end(Some(Fault::new(Code::Internal, "an event could not be read")));
         }
         text.extend_from_slice(b"\n\n");
