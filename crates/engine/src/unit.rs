@@ -283,5 +283,25 @@ pub enum Op {
     Adopt,
 }
 
+impl Op {
+    pub const ALL: [Self; 5] = [Self::Create, Self::Update, Self::Replace, Self::Delete, Self::Adopt];
+
+    /// The name that is stored, sent, and seen by policies.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Update => "update",
+            Self::Replace => "replace",
+            Self::Delete => "delete",
+            Self::Adopt => "adopt",
+        }
+    }
+
+    /// `None` for a name that this version does not know.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|op| op.as_str() == name)
+    }
+}
+
 /// How long an operation usually takes; shown next to the elapsed time.
 pub type Typical = Option<Duration>;

@@ -22,21 +22,8 @@ impl From<pb::ResourceId> for ResourceId {
     }
 }
 
-pub fn op_name(op: Op) -> &'static str {
-    match op {
-        Op::Create => "create",
-        Op::Update => "update",
-        Op::Replace => "replace",
-        Op::Delete => "delete",
-        Op::Adopt => "adopt",
-    }
-}
-
 fn op(name: &str) -> Result<Op, Fault> {
-    [Op::Create, Op::Update, Op::Replace, Op::Delete, Op::Adopt]
-        .into_iter()
-        .find(|op| op_name(*op) == name)
-        .ok_or_else(|| invalid(format!("`{name}` is not an operation")))
+    Op::parse(name).ok_or_else(|| invalid(format!("`{name}` is not an operation")))
 }
 
 fn invalid(message: impl Into<String>) -> Fault {
@@ -102,7 +89,7 @@ pub fn unit_state(resource: &ResourceId, row: pb::UnitRow) -> Result<UnitState, 
 }
 
 pub fn intent_row(intent: &Intent) -> pb::Intent {
-    pb::Intent { op: op_name(intent.op).into(), what: intent.what.clone(), unit: Some(unit_row(&intent.unit)) }
+    pb::Intent { op: intent.op.as_str().into(), what: intent.what.clone(), unit: Some(unit_row(&intent.unit)) }
 }
 
 pub fn intent(resource: &ResourceId, row: pb::Intent) -> Result<Intent, Fault> {

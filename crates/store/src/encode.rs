@@ -102,7 +102,7 @@ impl Encoder<'_> {
     pub fn intent(&self, intent: Intent) -> Result<RowWrite, StoreError> {
         let unit = self.unit(&intent.unit)?;
         let creates = intent.unit.id.is_none() && matches!(intent.op, Op::Create | Op::Replace | Op::Adopt);
-        Ok(RowWrite::Intent { op: op_name(intent.op), creates, what: cut(intent.what), unit })
+        Ok(RowWrite::Intent { op: intent.op.as_str(), creates, what: cut(intent.what), unit })
     }
 
     pub fn close(&self, entry: EntryId, closing: Closing) -> Result<RowWrite, StoreError> {
@@ -133,16 +133,6 @@ impl Encoder<'_> {
 
     pub fn event(&self, resource: &ResourceId, what: &str, detail: &str) -> RowWrite {
         RowWrite::Event { resource: resource.clone(), what: cut(what.into()), detail: cut(detail.into()) }
-    }
-}
-
-pub(crate) fn op_name(op: Op) -> &'static str {
-    match op {
-        Op::Create => "create",
-        Op::Update => "update",
-        Op::Replace => "replace",
-        Op::Delete => "delete",
-        Op::Adopt => "adopt",
     }
 }
 

@@ -1,7 +1,6 @@
 //! What rules read: a resource's plan as CEL values.
 
 use crate::gate::GateInput;
-use berth_engine::unit::Op;
 use berth_engine::{Action, ResourcePlan, UNKNOWN_IN_JSON, is_wholly_unknown};
 use berth_model::{ResourceId, rule_env};
 use cel::objects::{Key, Map, Value};
@@ -24,7 +23,7 @@ impl Facts {
             .filter_map(|unit| {
                 let changes: Vec<Json> =
                     unit.changes.iter().map(|c| json!({"field": c.field, "from": c.from, "to": c.to})).collect();
-                Some(json!({"key": unit.key, "type": unit.unit_type, "op": op_name(unit.op?), "changes": changes,
+                Some(json!({"key": unit.key, "type": unit.unit_type, "op": unit.op?.as_str(), "changes": changes,
                         "losesData": unit.loses_data}))
             })
             .collect();
@@ -73,16 +72,6 @@ fn action_name(action: Action) -> &'static str {
         Action::Replace => "replace",
         Action::Resume => "resume",
         Action::Delete => "delete",
-    }
-}
-
-fn op_name(op: Op) -> &'static str {
-    match op {
-        Op::Create => "create",
-        Op::Update => "update",
-        Op::Replace => "replace",
-        Op::Adopt => "adopt",
-        Op::Delete => "delete",
     }
 }
 

@@ -86,7 +86,7 @@ pub async fn until_answered<T, F: Future<Output = Result<T, Fault>>>(
 impl Recorder for Remote {
     async fn intent(&self, intent: Intent) -> Result<EntryId, RecordError> {
         let resource = intent.unit.resource.clone();
-        self.log.line(&format!("{} {}", record_messages::op_name(intent.op), intent.what));
+        self.log.line(&format!("{} {}", intent.op.as_str(), intent.what));
         let entry = self.write(&resource, Write::Intent(record_messages::intent_row(&intent))).await?;
         self.entries.lock().unwrap_or_else(PoisonError::into_inner).insert(entry, resource);
         Ok(EntryId(entry))

@@ -87,7 +87,7 @@ impl Check<'_> {
                 let planned = steps.iter().any(|step| {
                     step.key == unit.key
                         && step.unit_type == unit.unit_type
-                        && step.ops.iter().any(|planned| crate::encode::op_name(*planned) == *op)
+                        && step.ops.iter().any(|planned| planned.as_str() == *op)
                 });
                 if !planned {
                     return Err(refused(format!("the accepted plan does not {op} {} {}", unit.unit_type, unit.key)));
