@@ -15,6 +15,7 @@ use crate::view::progress;
 use berth_engine::unit::UnitState;
 use berth_model::ResourceId;
 use berth_server::client::Client;
+use berth_server::tasks::is_present;
 use berth_server::{Code, Fault, pb};
 use berth_store::{Filter, HistoryLine, StoredResource};
 use futures::{StreamExt, TryStreamExt};
@@ -30,9 +31,8 @@ use tonic::{Request, Status};
 pub const PAGE: u32 = 1000;
 /// For calls that read clouds before they answer.
 pub const CLOUDS_WITHIN: Duration = Duration::from_secs(600);
-/// A task that nobody took for so long makes one wonder whether there is a worker: one that was seen in this many seconds.
+/// After a task has waited for this long, the user is told if no worker is present.
 const WORKER_WITHIN: Duration = Duration::from_secs(4);
-const SEEN_WITHIN: i64 = 60;
 /// Calls under way at once, where many are needed.
 const AT_ONCE: usize = 8;
 
@@ -99,9 +99,7 @@ impl Remote {
 
     async fn has_no_worker(&self) -> bool {
         let now = jiff::Timestamp::now();
-        let lately = |worker: &pb::Worker| {
-            messages::maybe_time(&worker.seen_at).is_some_and(|at| now.duration_since(at).as_secs() < SEEN_WITHIN)
-        };
+        let lately = |worker: &pb::Worker| messages::maybe_time(&worker.seen_at).is_some_and(|at| is_present(at, now));
         let answer = self.client.tasks().workers(pb::ListWorkersRequest {}).await;
         answer.is_ok_and(|answer| !answer.into_inner().workers.iter().any(lately))
     }

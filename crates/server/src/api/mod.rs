@@ -19,10 +19,11 @@ use crate::pb::resources_server::ResourcesServer;
 use crate::pb::tasks_server::TasksServer;
 use crate::policy_cache::PolicyCache;
 use crate::start::Config;
+use crate::tasks::is_present;
 use berth_clouds::accounts::Declared;
 use berth_clouds::address;
 use berth_engine::handler::{Outcome, Trouble};
-use berth_store::{Control, StoreError, WorkerRow};
+use berth_store::{Control, StoreError};
 use jiff::Timestamp;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -33,8 +34,6 @@ use tonic::service::RoutesBuilder;
 
 /// Figures that the database is asked for are this old at most.
 const COUNT_EVERY: Duration = Duration::from_secs(5);
-/// A worker that was seen within so many seconds is there.
-const SEEN_WITHIN: i64 = 60;
 
 /// What every service of a server has in common.
 pub struct ServerState {
@@ -107,8 +106,7 @@ impl ServerState {
                 Metrics::set(&self.metrics.resources, counts.resources);
                 Metrics::set(&self.metrics.tasks, counts.tasks);
                 let now = self.now();
-                let lately = |worker: &&WorkerRow| now.duration_since(worker.seen_at).as_secs() < SEEN_WITHIN;
-                let seen = workers.iter().filter(lately).count();
+                let seen = workers.iter().filter(|worker| is_present(worker.seen_at, now)).count();
                 self.metrics.workers.set(i64::try_from(seen).unwrap_or(i64::MAX));
             }
             Err(error) => tracing::warn!(%error, "the database could not be asked for figures"),

@@ -14,9 +14,18 @@ pub use wait::run_and_wait;
 
 use crate::api::ServerState;
 use crate::pb::worker_service_server::WorkerServiceServer;
+use jiff::{SignedDuration, Timestamp};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
+
+/// A worker that asked for tasks within this time is present.
+const SEEN_WITHIN: SignedDuration = SignedDuration::from_secs(60);
+
+/// Whether a worker that was last seen at this time is present.
+pub fn is_present(seen_at: Timestamp, now: Timestamp) -> bool {
+    now.duration_since(seen_at) < SEEN_WITHIN
+}
 
 /// A context with many resources, and a unit's properties with its secrets.
 const MESSAGE_BYTES_MAX: usize = 64 << 20;

@@ -1,6 +1,6 @@
 //! Tasks that someone waits for: plans, imports, drift checks on demand.
 
-use super::Bucket;
+use super::{Bucket, is_present};
 use crate::api::ServerState;
 use crate::fault::{Code, Fault};
 use berth_store::{Actor, AuditNote, Control, NewTask, TaskId, TaskState};
@@ -11,8 +11,6 @@ use tokio::time::Instant;
 
 /// Without a wake, the task is looked at this often.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
-/// A worker that asked for work within this many seconds is there.
-const SEEN_WITHIN: i64 = 60;
 
 /// Enqueues a task, waits until it has ended, and gives its result. A task that nobody waits for any more is cancelled.
 pub async fn run_and_wait(server: &ServerState, task: NewTask, timeout: Duration) -> Result<Value, Fault> {
@@ -89,7 +87,7 @@ async fn overdue(server: &ServerState, op: &str, state: TaskState, timeout: Dura
     }
     let now = server.now();
     let workers = server.control.workers().await.unwrap_or_default();
-    let awake = workers.iter().any(|worker| now.duration_since(worker.seen_at).as_secs() < SEEN_WITHIN);
+    let awake = workers.iter().any(|worker| is_present(worker.seen_at, now));
     let fault = Fault::new(Code::TimedOut, format!("no worker took the task to {op} within {seconds} s"));
     if awake {
         fault.help("all workers are busy, or none serves this: see `berth tasks`")
