@@ -1,10 +1,31 @@
 //! The labels that Berth writes where a cloud has labels or tags.
 
-use berth_engine::handler::LowerInput;
+use berth_engine::handler::{LowerInput, Outcome, Trouble};
 use std::collections::BTreeMap;
 
+/// What the labels and tags that Berth writes begin with, unless [`PREFIX_VARIABLE`] is set.
+pub const DEFAULT_LABEL_PREFIX: &str = "planton";
+const PREFIX_VARIABLE: &str = "BERTH_LABEL_PREFIX";
+const MAX_PREFIX: usize = 32;
 /// Longest value of a Kubernetes label.
 const MAX_LABEL_VALUE: usize = 63;
+
+/// The prefix of labels that the environment chooses, or the default. `var` reads a variable.
+pub fn label_prefix(var: impl Fn(&str) -> Option<String>) -> Outcome<String> {
+    let prefix = var(PREFIX_VARIABLE).unwrap_or_default();
+    let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    match prefix.as_str() {
+        "" => Ok(DEFAULT_LABEL_PREFIX.into()),
+        text if text.len() <= MAX_PREFIX
+            && text.starts_with(|c: char| c.is_ascii_lowercase())
+            && text.chars().all(good) =>
+        {
+            Ok(prefix)
+        }
+        _ => Err(Trouble::refused(format!("{PREFIX_VARIABLE} cannot begin a label"))
+            .help(format!("use at most {MAX_PREFIX} lower-case letters, digits and hyphens, starting with a letter"))),
+    }
+}
 
 /// What says whose an object is. The user's own labels are merged over these. Values are valid Kubernetes labels, and so
 /// also words without spaces: metadata may have any text.

@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::OnceCell;
 
-pub use labels::own_labels;
+pub use labels::{DEFAULT_LABEL_PREFIX, label_prefix, own_labels};
 pub use right::{Right, with_right};
 
 /// Which cloud, and who we are there.

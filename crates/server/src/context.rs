@@ -18,9 +18,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use zeroize::Zeroizing;
 
-/// What the labels and tags that Berth writes begin with, unless `BERTH_LABEL_PREFIX` says otherwise.
-pub const LABEL_PREFIX: &str = "planton";
-
 /// A task's work.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -381,19 +378,6 @@ impl Context {
             units.entry(row.resource.clone()).or_default().push(row.into());
         }
         units
-    }
-}
-
-/// A label prefix that clouds take, or why not.
-pub fn label_prefix(given: &str) -> Result<String, Trouble> {
-    let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    match given {
-        "" => Ok(LABEL_PREFIX.into()),
-        text if text.len() <= 32 && text.starts_with(|c: char| c.is_ascii_lowercase()) && text.chars().all(good) => {
-            Ok(text.into())
-        }
-        _ => Err(Trouble::refused("BERTH_LABEL_PREFIX cannot begin a label")
-            .help("use at most 32 lower-case letters, digits and hyphens, starting with a letter")),
     }
 }
 

@@ -98,7 +98,7 @@ impl Config {
             simulated: None,
             was_simulated: false,
             lease: LEASE,
-            label_prefix: crate::context::LABEL_PREFIX.into(),
+            label_prefix: berth_clouds::DEFAULT_LABEL_PREFIX.into(),
             allow_api_urls: Vec::new(),
         }
     }

@@ -6,6 +6,7 @@ use crate::local::sandbox::{Sandboxed, connect_or_start};
 use crate::signals::StopSignal;
 use crate::view::{output, terminal};
 use berth_clouds::accounts::Simulated;
+use berth_clouds::label_prefix;
 use berth_server::address::{AddressRange, TrustedProxies};
 use berth_server::limits::Limits;
 use berth_server::start::{Config, Running, StartError, WorkerHere, start};
@@ -235,8 +236,7 @@ fn config(args: &Args) -> Result<Config, Failure> {
     config.allow_api_urls = args.allow_api_url.clone();
     config.oidc = args.oidc.config()?;
     config.audit_heads = args.audit.sinks()?;
-    let prefix = std::env::var("BERTH_LABEL_PREFIX").unwrap_or_default();
-    config.label_prefix = berth_server::context::label_prefix(&prefix)?;
+    config.label_prefix = label_prefix(|name| std::env::var(name).ok())?;
     Ok(config)
 }
 

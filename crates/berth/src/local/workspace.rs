@@ -6,7 +6,7 @@ use crate::local::sandbox::{Sandboxed, connect_or_start};
 use crate::local::{project, stored};
 use crate::source::Source;
 use berth_clouds::accounts::{Accounts, Simulated};
-use berth_clouds::{Clouds, Credentials};
+use berth_clouds::{Clouds, Credentials, label_prefix};
 use berth_engine::{Known, KnownResource, Request, Wanted, parents};
 use berth_model::{Manifest, ResourceId};
 use berth_store::{Filter, Options, Store, StoredResource};
@@ -16,8 +16,6 @@ use std::sync::Arc;
 
 /// Up to this many resources are read one by one; more are read all at once.
 const FEW: usize = 64;
-/// What the labels and tags that Berth writes begin with, unless `BERTH_LABEL_PREFIX` says otherwise.
-const LABEL_PREFIX: &str = "planton";
 
 pub struct Workspace {
     pub store: Store,
@@ -187,7 +185,7 @@ impl Workspace {
                 entry.insert(self.store.owners(&one.account, org, env).await?);
             }
         }
-        let label_prefix = label_prefix()?;
+        let label_prefix = label_prefix(|name| std::env::var(name).ok())?;
         let request = Request { wanted, unwanted, known, label_prefix, allow_recreate: false, owners };
         Ok((request, accounts.into_clouds()))
     }
@@ -201,19 +199,6 @@ fn known_resource(stored: &StoredResource) -> Result<KnownResource, Failure> {
         facts: stored.status.facts.clone(),
         settled: settled(stored),
     })
-}
-
-fn label_prefix() -> Result<String, Failure> {
-    let prefix = std::env::var("BERTH_LABEL_PREFIX").unwrap_or_default();
-    let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    match prefix.as_str() {
-        "" => Ok(LABEL_PREFIX.into()),
-        text if text.len() <= 32 && text.starts_with(|c: char| c.is_ascii_lowercase()) && text.chars().all(good) => {
-            Ok(prefix)
-        }
-        _ => Err(Failure::new("BERTH_LABEL_PREFIX cannot begin a label")
-            .help("use at most 32 lower-case letters, digits and hyphens, starting with a letter")),
-    }
 }
 
 /// Whether what is stored is what was last carried out.
