@@ -4,7 +4,6 @@
 
 use berth_clouds::accounts::Declared;
 use berth_engine::ResourceState;
-use berth_engine::handler::Trouble;
 use berth_engine::record::Status;
 use berth_engine::unit::{Identity, Props, UnitState};
 use berth_engine::{Known, KnownResource, Request, Wanted};

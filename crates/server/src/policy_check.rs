@@ -15,11 +15,9 @@ use std::time::Duration;
 /// Longest time for all policies of one plan together; a worker waits a little longer for its answer.
 const JUDGING: Duration = Duration::from_secs(5);
 
-/// A stored manifest as policies may see it.
-pub fn shown(manifest: &Value, id: &ResourceId) -> Result<Value, Fault> {
-    Manifest::from_json(manifest)
-        .map(|manifest| manifest.redacted().to_json())
-        .map_err(|_| Fault::new(Code::Internal, format!("the stored manifest of {id} cannot be read")))
+/// A manifest of a stored resource as policies may see it.
+pub fn without_secrets(stored: &StoredResource, json: &Value) -> Result<Value, Fault> {
+    Ok(stored.manifest(json)?.redacted().to_json())
 }
 
 /// Runs off the runtime: evaluating rules is work for a processor. What does not end in time has no answer.
@@ -48,7 +46,7 @@ pub async fn foresee(
     for resource in plan.resources.iter().filter(|r| r.action != Action::Unchanged) {
         let id = &resource.id;
         let stored = match server.control.store().resource(id).await? {
-            Some(stored) => Some(shown(&stored.sealed_manifest()?, id)?),
+            Some(stored) => Some(without_secrets(&stored, &stored.sealed_manifest()?)?),
             None => None,
         };
         let given = manifests.get(id).map(|manifest| manifest.redacted().to_json());
@@ -70,7 +68,7 @@ pub async fn previous(server: &ServerState, stored: &StoredResource) -> Result<O
         return Ok(None);
     }
     let Some(revision) = server.control.revision(&stored.id, stored.generation - 1).await? else { return Ok(None) };
-    Ok(Some(shown(&server.control.store().unseal_revision(&revision)?, &stored.id)?))
+    Ok(Some(without_secrets(stored, &server.control.store().unseal_revision(&revision)?)?))
 }
 
 impl From<Verdict> for pb::Verdict {

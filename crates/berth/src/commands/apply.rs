@@ -6,7 +6,7 @@ use crate::cli::{Threads, block_on};
 use crate::failure::{CommandResult, Exit, Failure};
 use crate::local::carry_out::{allowed, carry_out, make_plan, moved, took_text};
 use crate::local::saved_plan::SavedPlan;
-use crate::local::workspace::{Workspace, settled, stored_manifest};
+use crate::local::workspace::Workspace;
 use crate::local::{manifests, policies, stored};
 use crate::remote::carry_out::Job;
 use crate::remote::contexts::Target;
@@ -296,7 +296,7 @@ async fn save(run: &Run, request: &mut Request) -> Result<bool, Failure> {
     let resources = request.wanted.iter().map(|w| NewResource::of(&w.manifest)).collect::<Result<Vec<_>, _>>()?;
     let mut all = true;
     for stored in run.save_resources(resources).await? {
-        let is_settled = settled(&stored);
+        let is_settled = stored.settled();
         all &= is_settled;
         if let Some(known) = request.known.resources.get_mut(&stored.id) {
             known.settled = is_settled;
@@ -312,7 +312,7 @@ async fn applied(workspace: &Workspace, addresses: &[Address]) -> Result<Vec<Arc
     for address in addresses {
         let before = manifests.len();
         for stored in all.iter().filter(|stored| address.matches(&stored.id)) {
-            manifests.push(Arc::new(stored_manifest(stored, &workspace.store.unseal(stored)?)?));
+            manifests.push(Arc::new(stored.manifest(&workspace.store.unseal(stored)?)?));
         }
         if manifests.len() == before {
             return Err(stored::not_applied(&workspace.source(), address).await?);

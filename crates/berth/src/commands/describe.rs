@@ -5,7 +5,6 @@ use crate::cli::{Threads, block_on};
 use crate::commands::history;
 use crate::failure::{CommandResult, Exit, Failure};
 use crate::local::stored::{self, DRIFT, age, value_text};
-use crate::local::workspace::stored_manifest;
 use crate::source::Source;
 use crate::view::output::{self, Table};
 use crate::view::terminal::harmless_line;
@@ -52,7 +51,7 @@ pub fn run(args: Args) -> CommandResult {
 
 async fn describe(source: &Source, stored: &StoredResource, args: &WorkspaceArgs) -> Result<String, Failure> {
     let id = &stored.id;
-    let manifest = stored_manifest(stored, &stored.sealed_manifest()?)?;
+    let manifest = stored.manifest(&stored.sealed_manifest()?)?;
     let referrers = referrers(source, id).await?;
     let units = source.units_of(id).await?;
     let lines = source.history(id, HISTORY_LINES).await?;
@@ -227,7 +226,7 @@ async fn referrers(source: &Source, id: &ResourceId) -> Result<Vec<(ResourceId, 
         if other.id == *id || !mentions(&json["spec"], &id.name) {
             continue;
         }
-        let manifest = stored_manifest(&other, &json)?;
+        let manifest = other.manifest(&json)?;
         if !parents(&manifest).contains(id) {
             continue;
         }

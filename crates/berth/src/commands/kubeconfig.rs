@@ -5,7 +5,7 @@ use crate::cli::{Threads, block_on};
 use crate::failure::{CommandResult, Exit, Failure};
 use crate::local::carry_out::trouble_failures;
 use crate::local::kubeconfig_file::{Entry, MergeError, Owner, merge, reaches_further, remove};
-use crate::local::workspace::{Workspace, stored_manifest};
+use crate::local::workspace::Workspace;
 use crate::local::{project, sandbox, stored};
 use crate::remote::contexts;
 use crate::source::Source;
@@ -250,7 +250,7 @@ async fn fresh(stored: &StoredResource, name: &str, args: &WorkspaceArgs) -> Res
 
 /// Only clusters have one; what belongs to a cluster says which.
 fn no_cluster(stored: &StoredResource, args: &WorkspaceArgs) -> Result<Failure, Failure> {
-    let manifest = stored_manifest(stored, &stored.sealed_manifest()?)?;
+    let manifest = stored.manifest(&stored.sealed_manifest()?)?;
     let failure = Failure::new(format!("a {} has no kubeconfig", stored.id.kind));
     let cluster = parents(&manifest).into_iter().find(|to| to.kind.ends_with("KubernetesCluster"));
     Ok(match cluster {

@@ -6,7 +6,7 @@ use crate::cli::{Threads, block_on};
 use crate::failure::{CommandResult, Exit, Failure};
 use crate::local::carry_out::{carry_out, make_plan, print_result, took_text};
 use crate::local::stored;
-use crate::local::workspace::{Workspace, settled, stored_manifest};
+use crate::local::workspace::Workspace;
 use crate::remote::Remote;
 use crate::remote::carry_out::tell;
 use crate::remote::contexts::Target;
@@ -100,7 +100,7 @@ async fn ready(args: &Args, workspace: &Workspace, addresses: &[Address]) -> Com
     if let Some(going) = found.iter().find(|stored| stored.deleting && !args.all) {
         return Err(going_away(going, args));
     }
-    let waiting: Vec<&StoredResource> = found.iter().filter(|stored| !settled(stored) && !stored.deleting).collect();
+    let waiting: Vec<&StoredResource> = found.iter().filter(|stored| !stored.settled() && !stored.deleting).collect();
     if waiting.is_empty() {
         run.finish().await;
         say(args, &format!("nothing to wait for: {} ready", are(found.len())));
@@ -108,7 +108,7 @@ async fn ready(args: &Args, workspace: &Workspace, addresses: &[Address]) -> Com
     }
     let mut manifests: Vec<Arc<Manifest>> = Vec::with_capacity(waiting.len());
     for stored in waiting {
-        manifests.push(Arc::new(stored_manifest(stored, &workspace.store.unseal(stored)?)?));
+        manifests.push(Arc::new(stored.manifest(&workspace.store.unseal(stored)?)?));
     }
     let (request, clouds) = workspace.request(&manifests, Vec::new()).await?;
     let planned = make_plan(&clouds, &request, &workspace.store, &|_| None).await?;
@@ -151,7 +151,7 @@ async fn on_server(args: &Args, target: Target, addresses: &[Address], scope: &S
         return Err(going_away(going, args));
     }
     let all = found.len();
-    found.retain(|one| gone || (!settled(one) && !one.deleting));
+    found.retain(|one| gone || (!one.settled() && !one.deleting));
     if found.is_empty() {
         let line = if gone { "it is gone".to_owned() } else { format!("{} ready", are(all)) };
         say(args, &format!("nothing to wait for: {line}"));
@@ -161,7 +161,7 @@ async fn on_server(args: &Args, target: Target, addresses: &[Address], scope: &S
     let mut plan = Plan::default();
     for one in &found {
         let action = if gone { Action::Delete } else { Action::Resume };
-        let manifest = stored_manifest(one, &one.sealed_manifest()?)?;
+        let manifest = one.manifest(&one.sealed_manifest()?)?;
         let after = if gone { Vec::new() } else { parents(&manifest) };
         plan.resources.push(ResourcePlan {
             id: one.id.clone(),

@@ -3,7 +3,7 @@
 use crate::args::WorkspaceArgs;
 use crate::failure::Failure;
 use crate::local::stored::{self, DRIFT};
-use crate::local::workspace::{Workspace, settled, stored_manifest};
+use crate::local::workspace::Workspace;
 use crate::remote::follow::{Goal, Watch, follow};
 use crate::remote::{self, Remote, messages};
 use crate::view::drift_view::{Finding, Findings, count};
@@ -112,7 +112,7 @@ pub async fn accept(
         }
         if !taken.is_empty() {
             let json = manifest;
-            let manifest = stored_manifest(&stored, &json)?;
+            let manifest = stored.manifest(&json)?;
             accepted.push(Accepted { stored, json, manifest, findings: taken });
         }
     }
@@ -287,7 +287,7 @@ fn set(manifest: &mut Value, path: &str, value: &Value) {
 async fn record(run: &Run, known: &Known, one: Accepted<'_>) -> Result<(), Failure> {
     let Accepted { stored, manifest, findings, .. } = one;
     let failed = |error: berth_engine::record::RecordError| Failure::new(error.to_string());
-    let was_settled = settled(&stored);
+    let was_settled = stored.settled();
     let mut new = NewResource::of(&manifest)?;
     new.source = stored.source.clone();
     run.save_resource(new).await?;

@@ -80,9 +80,7 @@ pub async fn stored(which: Which) -> Result<Vec<Manifest>, Failure> {
     let source = Source::open(which).await?;
     let mut manifests = Vec::new();
     for resource in source.resources(&Filter::default()).await? {
-        let manifest = Manifest::from_json(&resource.sealed_manifest()?).map_err(|error| {
-            Failure::caused(format!("the state's manifest of {} cannot be read", resource.id), &error)
-        })?;
+        let manifest = resource.manifest(&resource.sealed_manifest()?)?;
         manifests.push(manifest);
     }
     Ok(manifests)

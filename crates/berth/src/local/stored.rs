@@ -4,7 +4,6 @@ use crate::args::repeated_flags::RepeatedFlags;
 use crate::args::{Address, ScopeArgs, Which, WorkspaceArgs};
 use crate::failure::Failure;
 use crate::local::project;
-use crate::local::workspace::settled;
 use crate::source::Source;
 use berth_engine::ResourceState;
 use berth_model::{REDACTED, ResourceId, words};
@@ -150,7 +149,7 @@ pub fn shown_manifest(stored: &StoredResource) -> Result<Value, Failure> {
 pub fn readiness(stored: &StoredResource) -> &'static str {
     match stored.status.state {
         ResourceState::Failed => "failed",
-        _ if settled(stored) && !stored.deleting => "yes",
+        _ if stored.settled() && !stored.deleting => "yes",
         _ => "no",
     }
 }
@@ -158,7 +157,7 @@ pub fn readiness(stored: &StoredResource) -> &'static str {
 /// Its state, by the same rule as [`readiness`]: what was changed since it was Ready is not.
 pub fn state(stored: &StoredResource) -> ResourceState {
     match stored.status.state {
-        ResourceState::Ready if !settled(stored) => ResourceState::Pending,
+        ResourceState::Ready if !stored.settled() => ResourceState::Pending,
         state => state,
     }
 }

@@ -7,9 +7,9 @@ use crate::local::{project, stored};
 use crate::source::Source;
 use berth_clouds::accounts::{Accounts, Simulated};
 use berth_clouds::{Clouds, Credentials, label_prefix};
-use berth_engine::{Known, KnownResource, Request, Wanted, parents};
+use berth_engine::{Known, Request, Wanted, parents};
 use berth_model::{Manifest, ResourceId};
-use berth_store::{Filter, Options, Store, StoredResource};
+use berth_store::{Filter, Options, Store};
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -78,7 +78,7 @@ impl Workspace {
         }
         let filter = Filter { kind: Some("Account".into()), ..Filter::default() };
         for stored in self.store.resources(&filter).await? {
-            let manifest = stored_manifest(&stored, &self.store.unseal(&stored)?)?;
+            let manifest = stored.manifest(&self.store.unseal(&stored)?)?;
             accounts.add(&manifest.id, &manifest.resolve(&|_| Some(String::new())), var)?;
         }
         for manifest in manifests.iter().filter(|m| m.id.kind == "Account") {
@@ -105,7 +105,7 @@ impl Workspace {
                 continue;
             }
             let Some(stored) = self.store.resource(&id).await? else { continue };
-            let resource = known_resource(&stored)?;
+            let resource = stored.known()?;
             next.extend(parents(&resource.manifest));
             known.resources.insert(id.clone(), resource);
             let units = self.store.units_of(&id).await?;
@@ -123,7 +123,7 @@ impl Workspace {
         let declared: HashMap<&ResourceId, &Arc<Manifest>> = declared.iter().map(|m| (&m.id, m)).collect();
         let mut known = Known::default();
         for stored in self.store.resources(&Filter::default()).await? {
-            let mut resource = known_resource(&stored)?;
+            let mut resource = stored.known()?;
             if let Some(same) = declared.get(&stored.id).filter(|m| ***m == resource.manifest) {
                 resource.manifest = (*same).clone();
             }
@@ -189,25 +189,4 @@ impl Workspace {
         let request = Request { wanted, unwanted, known, label_prefix, allow_recreate: false, owners };
         Ok((request, accounts.into_clouds()))
     }
-}
-
-fn known_resource(stored: &StoredResource) -> Result<KnownResource, Failure> {
-    let manifest = stored_manifest(stored, &stored.sealed_manifest()?)?;
-    Ok(KnownResource {
-        manifest: Arc::new(manifest),
-        outputs: stored.status.outputs.clone(),
-        facts: stored.status.facts.clone(),
-        settled: settled(stored),
-    })
-}
-
-/// Whether what is stored is what was last carried out.
-pub fn settled(stored: &StoredResource) -> bool {
-    stored.settled()
-}
-
-/// The manifest that the state keeps of a resource.
-pub fn stored_manifest(stored: &StoredResource, json: &serde_json::Value) -> Result<Manifest, Failure> {
-    Manifest::from_json(json)
-        .map_err(|error| Failure::caused(format!("the state's manifest of {} cannot be read", stored.id), &error))
 }

@@ -6,7 +6,7 @@ use crate::fault::{Code, Fault};
 use crate::tasks::listed;
 use berth_clouds::accounts::account_id;
 use berth_engine::ResourceState;
-use berth_model::{Manifest, ResourceId};
+use berth_model::ResourceId;
 use berth_store::{Control, Decided, Decision, Due, NewTask, StoredResource, TaskOp, UnreadableRow};
 use jiff::{SignedDuration, Timestamp};
 use std::collections::HashMap;
@@ -121,8 +121,7 @@ impl<'a> Decider<'a> {
 
     /// Why it cannot begin yet: what it refers to must be Ready first.
     async fn waits_for(&mut self, stored: &StoredResource, account: &str) -> Result<Option<String>, Fault> {
-        let manifest = Manifest::from_json(&stored.sealed_manifest()?)
-            .map_err(|_| Fault::new(Code::Internal, format!("the stored manifest of {} cannot be read", stored.id)))?;
+        let manifest = stored.manifest(&stored.sealed_manifest()?)?;
         let needed = manifest.refs().into_iter().map(|r| (r.to, true));
         // A plain name may be the cloud's own: it counts where a resource has it.
         let named = manifest.named().into_iter().map(|r| (r.to, false));

@@ -12,6 +12,7 @@ use berth_engine::unit::UnitState;
 use berth_model::{Manifest, REDACTED, ResourceId};
 use berth_store::{Control, Filter, Leased, Store, StoredResource, Task, TaskOp};
 use secrecy::{ExposeSecret, SecretString};
+use serde_json::Value;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -69,10 +70,6 @@ struct Reader<'a> {
     accounts: HashMap<String, Option<Declared>>,
 }
 
-fn corrupt(id: &ResourceId) -> Fault {
-    Fault::new(Code::Internal, format!("the stored manifest of {id} cannot be read"))
-}
-
 fn bad_payload(task: &Task) -> Fault {
     Fault::new(Code::Internal, format!("what task {} is asked cannot be read", task.id))
 }
@@ -122,7 +119,7 @@ impl Reader<'_> {
                 None => None,
                 Some(id) => match self.resource(&id).await? {
                     None => None,
-                    Some(stored) => Some(declared(self.store, &stored)?),
+                    Some(stored) => Some(declared(&stored, &self.store.unseal(&stored)?)?),
                 },
             };
             self.accounts.insert(name.to_owned(), declared);
@@ -209,7 +206,7 @@ impl Reader<'_> {
         if task.op == TaskOp::Delete {
             context.unwanted.push(id);
         } else {
-            let manifest = Manifest::from_json(&context.known[0].manifest).map_err(|_| corrupt(&id))?;
+            let manifest = stored.manifest(&context.known[0].manifest)?;
             for parent in parents(&manifest) {
                 if let Some(stored) = self.resource(&parent).await? {
                     context.known.push(known(&stored)?);
@@ -305,8 +302,7 @@ impl Reader<'_> {
             let Some(stored) = self.resource(&id).await? else { continue };
             let mut row = known(&stored)?;
             if id.kind == "Account" {
-                let manifest = Manifest::from_json(&row.manifest).map_err(|_| corrupt(&id))?;
-                row.manifest = manifest.redacted().to_json();
+                row.manifest = stored.manifest(&row.manifest)?.redacted().to_json();
             }
             context.known.push(row);
             if own.contains(&id) {
@@ -327,7 +323,7 @@ impl Reader<'_> {
     async fn masked(&mut self, manifest: &Manifest) -> Result<Manifest, Fault> {
         let mut stored: HashMap<String, SecretString> = HashMap::new();
         if let Some(row) = self.resource(&manifest.id).await? {
-            let mut old = Manifest::from_json(&self.store.unseal(&row)?).map_err(|_| corrupt(&manifest.id))?;
+            let mut old = row.manifest(&self.store.unseal(&row)?)?;
             old.map_secrets(|path, secret| {
                 stored.insert(path.to_owned(), SecretString::from(secret.to_owned()));
                 String::new()
@@ -366,13 +362,12 @@ fn known(stored: &StoredResource) -> Result<KnownRow, Fault> {
 
 /// What a stored Account says, its secrets sealed.
 pub fn listed(stored: &StoredResource) -> Result<Declared, Fault> {
-    let manifest = Manifest::from_json(&stored.sealed_manifest()?).map_err(|_| corrupt(&stored.id))?;
-    Ok(Declared::read(&stored.id, &manifest.resolve(&|_| Some(String::new())))?)
+    declared(stored, &stored.sealed_manifest()?)
 }
 
-/// What a stored Account says, its token in the clear where it holds one.
-fn declared(store: &Store, stored: &StoredResource) -> Result<Declared, Fault> {
-    let manifest = Manifest::from_json(&store.unseal(stored)?).map_err(|_| corrupt(&stored.id))?;
+/// What a stored Account says in its manifest, as JSON with or without sealed secrets.
+fn declared(stored: &StoredResource, json: &Value) -> Result<Declared, Fault> {
+    let manifest = stored.manifest(json)?;
     Ok(Declared::read(&stored.id, &manifest.resolve(&|_| Some(String::new())))?)
 }
 

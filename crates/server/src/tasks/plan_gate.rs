@@ -6,7 +6,7 @@ use crate::environment::Environment;
 use crate::fault::{Code, Fault};
 use crate::gate::{Approval, Gate, GateInput, covers, digest, gate};
 use crate::policy::Verdict;
-use crate::policy_check::{off_runtime, previous, shown};
+use crate::policy_check::{off_runtime, previous, without_secrets};
 use berth_clouds::one_form;
 use berth_engine::unit::Identity;
 use berth_engine::{Action, Plan};
@@ -152,7 +152,7 @@ fn texts(value: &Value, into: &mut BTreeSet<String>) {
 
 /// A resource that is Ready was carried out as it was allowed and approved: a repair of it is a change of its own.
 fn input(stored: &StoredResource, meta: &ControlMeta) -> Result<GateInput, Fault> {
-    let manifest = shown(&stored.sealed_manifest()?, &stored.id)?;
+    let manifest = without_secrets(stored, &stored.sealed_manifest()?)?;
     let is_open = !stored.settled() || stored.deleting;
     // Without its digest, a plan is one that was carried out: nothing of it is left to be done.
     let is_approved = is_open && !meta.approved_id.is_empty() && !meta.plan_digest.is_empty();
