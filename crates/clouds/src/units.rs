@@ -2,7 +2,7 @@
 
 use crate::registry::{self, Cloud};
 use berth_engine::handler::SummaryFacts;
-use berth_engine::unit::Observed;
+use berth_engine::unit::{Observed, Phase, Props};
 use serde_json::Value;
 
 /// A type of unit, as its cloud's descriptor lists it.
@@ -60,6 +60,13 @@ pub fn summary_facts(unit_type: &str, observed: &Observed) -> SummaryFacts {
         (unit.summary)(observed, &mut facts);
     }
     facts
+}
+
+/// What tables show of a unit of which one property is known.
+pub fn summary_facts_of(unit_type: &str, property: &str, value: &Value) -> SummaryFacts {
+    let props = Props::from_iter([(property.to_owned(), value.clone())]);
+    let observed = Observed { id: String::new(), props, outputs: Props::new(), phase: Phase::Ready };
+    summary_facts(unit_type, &observed)
 }
 
 /// For units with nodes: how many.

@@ -23,6 +23,15 @@ impl SummaryFacts {
         let facts = [("version", self.version), ("region", self.region)];
         facts.into_iter().filter_map(|(name, value)| Some((name, value?)))
     }
+
+    /// Brings the stored facts of a resource up to date after those of one of its units changed.
+    pub fn replace_in(facts: &mut Props, before: Self, now: Self) {
+        let nodes = [facts.get("nodes").and_then(Value::as_u64), before.nodes, now.nodes];
+        if let [Some(all), Some(before), Some(now)] = nodes {
+            facts.insert("nodes".into(), (all.saturating_sub(before) + now).into());
+        }
+        facts.extend(now.named().map(|(name, value)| (name.to_owned(), value)));
+    }
 }
 
 /// The units that were made, with the one that the resource is about first.

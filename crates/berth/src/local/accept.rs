@@ -9,6 +9,8 @@ use crate::remote::{self, Remote, messages};
 use crate::view::drift_view::{Finding, Findings, count};
 use crate::view::output::Format;
 use crate::view::terminal::harmless;
+use berth_clouds::units::summary_facts_of;
+use berth_engine::handler::SummaryFacts;
 use berth_engine::record::Recorder;
 use berth_engine::{Known, Plan};
 use berth_model::shape::{Holds, Many, Shape};
@@ -306,16 +308,8 @@ async fn record(run: &Run, known: &Known, one: Accepted<'_>) -> Result<(), Failu
     let mut status = stored.status.clone();
     status.facts.remove(DRIFT);
     for finding in &findings {
-        match finding.property.as_str() {
-            "kubernetes_version" => _ = status.facts.insert("version".into(), finding.found.clone()),
-            "node_count" | "default_node_pool.node_count" => {
-                let known = [status.facts.get("nodes"), Some(&finding.declared), Some(&finding.found)];
-                if let [Some(all), Some(declared), Some(found)] = known.map(|n| n.and_then(Value::as_i64)) {
-                    status.facts.insert("nodes".into(), (all - declared + found).into());
-                }
-            }
-            _ => {}
-        }
+        let facts_with = |value: &Value| summary_facts_of(&finding.unit_type, &finding.property, value);
+        SummaryFacts::replace_in(&mut status.facts, facts_with(&finding.declared), facts_with(&finding.found));
     }
     // What was carried out to its end still is: the world already looks as the new manifest says.
     if was_settled {
