@@ -39,6 +39,7 @@ pub mod start;
 pub mod tasks;
 pub mod telemetry;
 pub mod tls;
+mod tracked_body;
 pub mod values;
 pub mod worker;
 

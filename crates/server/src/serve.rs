@@ -8,6 +8,7 @@ use crate::limits::{
     STALLED_AFTER, STREAMS_MAX,
 };
 use crate::metrics::Metrics;
+use crate::tracked_body::{TrackedBody, Tracker};
 use axum::body::{Body, HttpBody};
 use axum::http::{Request, Response, header};
 use bytes::Bytes;
@@ -247,7 +248,7 @@ async fn answered<A: Answer>(app: Arc<A>, request: Request<Incoming>, peer: Peer
     if !slot.is_known() {
         return response;
     }
-    response.map(|body| Body::new(Sent { body, _open: open }))
+    response.map(|body| TrackedBody::wrap(body, open))
 }
 
 /// A request's body. What is left of it when nobody wants it any more is read and thrown away, within limits: a sender
@@ -310,31 +311,8 @@ async fn discard(mut body: Incoming) {
     _ = timeout(DISCARD_WITHIN, read).await;
 }
 
-/// An answer's body, as long as it lasts.
-struct Sent {
-    body: Body,
-    _open: OpenRequest,
-}
-
-impl hyper::body::Body for Sent {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
+/// The request counts as open until its response's body is dropped.
+impl Tracker for OpenRequest {}
 
 /// A connection whose other end must go on taking what it is sent: a reader that stands still would hold its slot forever.
 struct Stalling<S> {

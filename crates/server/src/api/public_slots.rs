@@ -1,21 +1,18 @@
-//! Places for calls without a token, of which each address has a part. Whoever is slow to send what it asks makes way for a
-//! newcomer: one of the newcomer's own network where that has its part already, otherwise one of the network that has most. So
-//! nobody keeps others from logging in by sending slowly.
+//! Slots for calls without a token, of which each network may use a part. If none is free, the call that has been sending its
+//! request for longest is ended: one of the new call's own network if that network uses its part already, otherwise one of the
+//! network with the most calls. So nobody can keep others from logging in by sending slowly.
 
 use crate::address::network;
 use crate::limits::{PUBLIC_CALLS_MAX, PUBLIC_CALLS_PER_ADDRESS};
+use crate::tracked_body::{TrackedBody, Tracker};
 use axum::body::Body;
 use axum::http::Request;
-use bytes::Bytes;
-use hyper::body::{Body as _, Frame, SizeHint};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::task::{Context, Poll};
 use tokio_util::sync::CancellationToken;
 
-/// `None`: it did not come by a connection.
+/// `None` for a call that did not come by a connection.
 type Network = Option<IpAddr>;
 
 #[derive(Default)]
@@ -27,12 +24,12 @@ struct Calls {
     turn: u64,
     all: usize,
     of: HashMap<Network, usize>,
-    /// Those that have not sent all that they ask.
+    /// Calls whose requests have not arrived completely.
     reading: BTreeMap<u64, (Network, CancellationToken)>,
     reading_of: HashMap<Network, BTreeSet<u64>>,
 }
 
-/// One call's place, given back when it is dropped.
+/// One call's slot, given back when it is dropped.
 pub struct PublicSlot {
     calls: Arc<Mutex<Calls>>,
     network: Network,
@@ -45,7 +42,7 @@ fn lock(calls: &Mutex<Calls>) -> MutexGuard<'_, Calls> {
 }
 
 impl PublicSlots {
-    /// `None` where all places are taken by calls that are being worked on.
+    /// `None` if all slots are taken by calls whose requests have arrived.
     pub fn take(&self, address: Option<IpAddr>) -> Option<Arc<PublicSlot>> {
         let network = address.map(network);
         let leave = CancellationToken::new();
@@ -102,25 +99,22 @@ impl Calls {
 }
 
 impl PublicSlot {
-    /// Returns when the place is another's.
+    /// Returns when the slot was given to another call.
     pub async fn evicted(&self) {
         self.leave.cancelled().await;
     }
 
-    /// Tells the place when all of the request is here.
+    /// Tells the slot when all of the request has arrived.
     pub fn watch(self: &Arc<Self>, request: Request<Body>) -> Request<Body> {
-        let mut sending = Sending(Arc::downgrade(self));
-        if request.body().is_end_stream() {
-            sending.end();
-        }
-        request.map(|body| Body::new(Watched { body, sending }))
+        let sending = Sending(Arc::downgrade(self));
+        request.map(|body| TrackedBody::wrap(body, sending))
     }
 }
 
 impl Drop for PublicSlot {
     fn drop(&mut self) {
         let mut calls = lock(&self.calls);
-        // Whoever had to leave was counted out then.
+        // A call that was ended for another gave its slot back then.
         if !self.leave.is_cancelled() {
             calls.read(self.turn);
             calls.go(&self.network);
@@ -128,43 +122,14 @@ impl Drop for PublicSlot {
     }
 }
 
-/// Whose request it is. A stream may go on after the place was given back.
+/// The slot of a request that is being received. A stream may go on after the slot was given back.
 struct Sending(Weak<PublicSlot>);
 
-impl Sending {
-    fn end(&mut self) {
+impl Tracker for Sending {
+    fn ended(&mut self) {
         if let Some(slot) = std::mem::take(&mut self.0).upgrade() {
             lock(&slot.calls).read(slot.turn);
         }
-    }
-}
-
-struct Watched {
-    body: Body,
-    sending: Sending,
-}
-
-impl hyper::body::Body for Watched {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let frame = Pin::new(&mut self.body).poll_frame(context);
-        if matches!(frame, Poll::Ready(None | Some(Err(_)))) || self.body.is_end_stream() {
-            self.sending.end();
-        }
-        frame
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }
 
@@ -194,14 +159,14 @@ mod tests {
     }
 
     #[test]
-    fn when_all_places_are_taken_the_network_with_most_makes_way() {
+    fn when_all_slots_are_taken_the_network_with_most_makes_way() {
         let slots = PublicSlots::default();
         let addresses = PUBLIC_CALLS_MAX / PUBLIC_CALLS_PER_ADDRESS;
         let held: Vec<_> = (0..PUBLIC_CALLS_MAX - 1)
             .map(|n| slots.take(address((n % addresses) as u8)).unwrap())
             .chain([slots.take(address(200)).unwrap()])
             .collect();
-        let newcomer = slots.take(address(201)).expect("a place");
+        let newcomer = slots.take(address(201)).expect("a slot");
         assert_eq!(held.iter().filter(|slot| slot.leave.is_cancelled()).count(), 1);
         assert!(!held[PUBLIC_CALLS_MAX - 1].leave.is_cancelled() && !newcomer.leave.is_cancelled());
     }
