@@ -139,8 +139,15 @@ impl Job {
         let lease = self.lease.clone();
         let work = async {
             let done = match context.op.as_str() {
-                "apply" | "delete" => self.change(context, &mut sealed, credentials, &clouds).await,
-                "plan" => self.plan(context, &mut sealed, credentials, &clouds).await,
+                op @ ("apply" | "delete" | "plan") => {
+                    let (only_plans, generation) = (op == "plan", context.generation);
+                    let request = context.request(&mut sealed, |account| credentials.region(account));
+                    match request.map_err(|error| ended("failed", error.to_string(), Vec::new())) {
+                        Ok(request) if only_plans => self.plan(request, &clouds).await,
+                        Ok(request) => self.change(request, generation, &clouds).await,
+                        Err(end) => Err(end),
+                    }
+                }
                 "drift" => self.check(&mut context, &clouds).await,
                 "import" => match context.import.take() {
                     Some(ask) => self.import(&ask, &clouds).await,
@@ -153,26 +160,8 @@ impl Job {
         with_right(Arc::new(move || lease.holds()), work).await
     }
 
-    fn request(
-        &self,
-        context: &mut Context,
-        sealed: &mut Sealed,
-        credentials: &WorkerCredentials,
-    ) -> Result<Request, End> {
-        let request = context.request(sealed, |account| credentials.region(account));
-        request.map_err(|error| ended("failed", error.to_string(), Vec::new()))
-    }
-
     /// Plan, the server's word on it, then converge.
-    async fn change(
-        &self,
-        mut context: Context,
-        sealed: &mut Sealed,
-        credentials: &WorkerCredentials,
-        clouds: &Clouds,
-    ) -> Result<End, End> {
-        let generation = context.generation;
-        let request = self.request(&mut context, sealed, credentials)?;
+    async fn change(&self, request: Request, generation: i64, clouds: &Clouds) -> Result<End, End> {
         self.log.line("reading the cloud");
         let planned = self.stopper.unless_stopped(plan(clouds, &request)).await?;
         if let Some((_, trouble)) = planned.troubles.first() {
@@ -208,14 +197,7 @@ impl Job {
         Ok(ended("done", "", Vec::new()))
     }
 
-    async fn plan(
-        &self,
-        mut context: Context,
-        sealed: &mut Sealed,
-        credentials: &WorkerCredentials,
-        clouds: &Clouds,
-    ) -> Result<End, End> {
-        let request = self.request(&mut context, sealed, credentials)?;
+    async fn plan(&self, request: Request, clouds: &Clouds) -> Result<End, End> {
         let planned = self.stopper.unless_stopped(plan(clouds, &request)).await?;
         let troubles = planned.troubles.iter().map(|(id, trouble)| TroubleRow::of(id, trouble)).collect();
         Ok(result_of(&PlanResult { plan: planned.plan, troubles, calls: clouds.calls() }))
