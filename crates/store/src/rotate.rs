@@ -5,7 +5,7 @@
 use crate::db::{Connection, Query};
 use crate::error::StoreError;
 use crate::keyring::KeyRing;
-use crate::seal::{key_of, open_with, rewrap};
+use crate::seal::{Unopened, key_of, open_with, rewrap};
 use crate::sealed_columns::{Cell, SEALED_COLUMNS, Sealed, SealedColumn};
 use crate::sealed_place::{SealNumber, SealedPlace};
 use crate::sql;
@@ -167,24 +167,14 @@ impl Store {
     pub async fn sealed_by(&self) -> Result<BTreeMap<String, u64>, StoreError> {
         let ring = self.sealer().keys().fresh()?;
         let mut by_key = BTreeMap::new();
-        for column in SEALED_COLUMNS {
-            let mut after = column.first_key();
-            loop {
-                let rows = self.page(column, &after).await?;
-                let Some(last) = rows.last() else { break };
-                after = last.key.clone();
-                for row in &rows {
-                    let counted = column.each(row, |_, text| {
-                        if let Some(key) = key_of(text) {
-                            let key = ring.name_of(key).unwrap_or(key);
-                            *by_key.entry(key.to_owned()).or_default() += 1;
-                        }
-                        Ok(None)
-                    });
-                    counted.map_err(|unopened| unopened.of(&row.of(column)))?;
-                }
+        self.for_each_sealed(|_, text| {
+            if let Some(key) = key_of(text) {
+                let key = ring.name_of(key).unwrap_or(key);
+                *by_key.entry(key.to_owned()).or_default() += 1;
             }
-        }
+            Ok(())
+        })
+        .await?;
         Ok(by_key)
     }
 
@@ -192,6 +182,19 @@ impl Store {
     pub async fn check_secrets(&self) -> Result<u64, StoreError> {
         let ring = self.sealer().keys().fresh()?;
         let mut count = 0;
+        self.for_each_sealed(|place, text| {
+            count += 1;
+            open_with(&ring, place, text).map(|_| ())
+        })
+        .await?;
+        Ok(count)
+    }
+
+    /// Reads every sealed text in the state. The first one that `visit` cannot open is the error.
+    async fn for_each_sealed(
+        &self,
+        mut visit: impl FnMut(&SealedPlace, &str) -> Result<(), Unopened> + Send,
+    ) -> Result<(), StoreError> {
         for column in SEALED_COLUMNS {
             let mut after = column.first_key();
             loop {
@@ -199,15 +202,12 @@ impl Store {
                 let Some(last) = rows.last() else { break };
                 after = last.key.clone();
                 for row in &rows {
-                    let opened = column.each(row, |place, text| {
-                        count += 1;
-                        open_with(&ring, place, text).map(|_| None)
-                    });
-                    opened.map_err(|unopened| unopened.of(&row.of(column)))?;
+                    let visited = column.each(row, |place, text| visit(place, text).map(|()| None));
+                    visited.map_err(|unopened| unopened.of(&row.of(column)))?;
                 }
             }
         }
-        Ok(count)
+        Ok(())
     }
 
     async fn page(&self, column: &SealedColumn, after: &[Cell]) -> Result<Vec<Sealed>, StoreError> {
@@ -307,10 +307,10 @@ async fn put(connection: &mut Connection, column: &SealedColumn, changes: &[Chan
 
 async fn put_all(connection: &mut Connection, column: &SealedColumn, changes: &[Change]) -> Result<u64, StoreError> {
     let statement = match connection {
-        Connection::Sqlite(_) => column.put_sqlite,
+        Connection::Sqlite(_) => column.put.sqlite,
         Connection::Postgres(_) => {
             connection.run(sql::POSTGRES_WRITE_TURN).await?;
-            column.put_postgres
+            column.put.postgres
         }
     };
     let mut done = 0;

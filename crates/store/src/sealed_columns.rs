@@ -64,13 +64,18 @@ pub(crate) struct SealedColumn {
     pub start: &'static [Start],
     /// Parameters: the last row's key, then how many. Rows that may hold sealed text.
     pub page: &'static str,
-    /// Parameters: the row's key, the old text, the new one, and the new seal number where the row has one.
-    pub put_sqlite: &'static str,
-    /// The same. A row that someone else is about to change is left for the next pass: waiting for it while holding others
-    /// could end in a deadlock.
-    pub put_postgres: &'static str,
+    pub put: Put,
     pub read: fn(&Row) -> Result<Sealed, StoreError>,
     shape: Shape,
+}
+
+/// Writes a row's new text if the old one is still there. Parameters: the row's key, the old text, the new one, and the new
+/// seal number where the row has one.
+pub(crate) struct Put {
+    pub sqlite: &'static str,
+    /// A row that another transaction has locked is left for the next pass: waiting for it while holding locks on others could
+    /// end in a deadlock.
+    pub postgres: &'static str,
 }
 
 #[derive(Clone, Copy)]
@@ -140,20 +145,17 @@ enum Shape {
 /// Compare and swap, for each database. `$set` is what else is written.
 macro_rules! put {
     ($table:literal, $column:literal, $key:literal, $old:literal, $new:literal $(, $set:literal)?) => {
-        concat!(
-            "UPDATE ", $table, " SET ", $column, " = ", $new $(, ", ", $set)?,
-            " WHERE ", $key, " AND ", $column, " = ", $old
-        )
-    };
-}
-
-macro_rules! put_unlocked {
-    ($table:literal, $column:literal, $key:literal, $old:literal, $new:literal $(, $set:literal)?) => {
-        concat!(
-            "UPDATE ", $table, " SET ", $column, " = ", $new $(, ", ", $set)?,
-            " WHERE ctid = (SELECT ctid FROM ", $table, " WHERE ", $key, " AND ", $column, " = ", $old,
-            " FOR UPDATE SKIP LOCKED)"
-        )
+        Put {
+            sqlite: concat!(
+                "UPDATE ", $table, " SET ", $column, " = ", $new $(, ", ", $set)?,
+                " WHERE ", $key, " AND ", $column, " = ", $old
+            ),
+            postgres: concat!(
+                "UPDATE ", $table, " SET ", $column, " = ", $new $(, ", ", $set)?,
+                " WHERE ctid = (SELECT ctid FROM ", $table, " WHERE ", $key, " AND ", $column, " = ", $old,
+                " FOR UPDATE SKIP LOCKED)"
+            ),
+        }
     };
 }
 
@@ -162,8 +164,7 @@ pub(crate) const SEALED_COLUMNS: &[SealedColumn] = &[
         name: "meta.value",
         start: &[Start::Text],
         page: "SELECT name, value FROM meta WHERE name > $1 ORDER BY name LIMIT $2",
-        put_sqlite: put!("meta", "value", "name = $1", "$2", "$3"),
-        put_postgres: put_unlocked!("meta", "value", "name = $1", "$2", "$3"),
+        put: put!("meta", "value", "name = $1", "$2", "$3"),
         read: |row| Ok(once(text(row, 0)?, row.get(1)?)),
         shape: Shape::Text(|row| SealedPlace::meta(row.word(0))),
     },
@@ -172,8 +173,7 @@ pub(crate) const SEALED_COLUMNS: &[SealedColumn] = &[
         start: &[Start::Number],
         page: "SELECT id, kind, name, org, env, sealed_paths, manifest, manifest_seal FROM resources \
                WHERE id > $1 AND sealed_paths <> '' ORDER BY id LIMIT $2",
-        put_sqlite: put!("resources", "manifest", "id = $1", "$2", "$3", "manifest_seal = $4"),
-        put_postgres: put_unlocked!("resources", "manifest", "id = $1", "$2", "$3", "manifest_seal = $4"),
+        put: put!("resources", "manifest", "id = $1", "$2", "$3", "manifest_seal = $4"),
         read: |row| {
             let (key, id) = (vec![number(row, 0)?], Some(id_at(row, 1)?));
             Ok(Sealed { key, id, paths: row.get(5)?, text: row.get(6)?, number: seal_number(row, 7)? })
@@ -185,8 +185,7 @@ pub(crate) const SEALED_COLUMNS: &[SealedColumn] = &[
         start: &[Start::Number],
         page: "SELECT id, kind, name, org, env, secrets, secrets_seal FROM resources \
                WHERE id > $1 AND secrets <> '' ORDER BY id LIMIT $2",
-        put_sqlite: put!("resources", "secrets", "id = $1", "$2", "$3", "secrets_seal = $4"),
-        put_postgres: put_unlocked!("resources", "secrets", "id = $1", "$2", "$3", "secrets_seal = $4"),
+        put: put!("resources", "secrets", "id = $1", "$2", "$3", "secrets_seal = $4"),
         read: |row| {
             let (key, id) = (vec![number(row, 0)?], Some(id_at(row, 1)?));
             Ok(Sealed { key, id, paths: String::new(), text: row.get(5)?, number: seal_number(row, 6)? })
@@ -200,22 +199,7 @@ pub(crate) const SEALED_COLUMNS: &[SealedColumn] = &[
                v.manifest_seal FROM revisions v JOIN resources r ON r.id = v.resource_id \
                WHERE (v.resource_id, v.generation) > ($1, $2) AND v.sealed_paths <> '' \
                ORDER BY v.resource_id, v.generation LIMIT $3",
-        put_sqlite: put!(
-            "revisions",
-            "manifest",
-            "resource_id = $1 AND generation = $2",
-            "$3",
-            "$4",
-            "manifest_seal = $5"
-        ),
-        put_postgres: put_unlocked!(
-            "revisions",
-            "manifest",
-            "resource_id = $1 AND generation = $2",
-            "$3",
-            "$4",
-            "manifest_seal = $5"
-        ),
+        put: put!("revisions", "manifest", "resource_id = $1 AND generation = $2", "$3", "$4", "manifest_seal = $5"),
         read: |row| {
             let key = vec![number(row, 0)?, number(row, 1)?];
             let (id, number) = (Some(id_at(row, 2)?), seal_number(row, 8)?);
@@ -230,15 +214,7 @@ pub(crate) const SEALED_COLUMNS: &[SealedColumn] = &[
                u.secrets_seal FROM units u JOIN resources r ON r.id = u.resource_id \
                WHERE (u.resource_id, u.unit_key, u.token) > ($1, $2, $3) AND u.secrets <> '' \
                ORDER BY u.resource_id, u.unit_key, u.token LIMIT $4",
-        put_sqlite: put!(
-            "units",
-            "secrets",
-            "resource_id = $1 AND unit_key = $2 AND token = $3",
-            "$4",
-            "$5",
-            "secrets_seal = $6"
-        ),
-        put_postgres: put_unlocked!(
+        put: put!(
             "units",
             "secrets",
             "resource_id = $1 AND unit_key = $2 AND token = $3",
@@ -257,8 +233,7 @@ pub(crate) const SEALED_COLUMNS: &[SealedColumn] = &[
         name: "tasks.payload",
         start: &[Start::Text],
         page: "SELECT id, payload FROM tasks WHERE id > $1 AND payload <> '' ORDER BY id LIMIT $2",
-        put_sqlite: put!("tasks", "payload", "id = $1", "$2", "$3"),
-        put_postgres: put_unlocked!("tasks", "payload", "id = $1", "$2", "$3"),
+        put: put!("tasks", "payload", "id = $1", "$2", "$3"),
         read: |row| Ok(once(text(row, 0)?, row.get(1)?)),
         shape: Shape::Text(|row| SealedPlace::payload(row.word(0))),
     },
@@ -266,8 +241,7 @@ pub(crate) const SEALED_COLUMNS: &[SealedColumn] = &[
         name: "tasks.result",
         start: &[Start::Text],
         page: "SELECT id, result FROM tasks WHERE id > $1 AND result <> '' ORDER BY id LIMIT $2",
-        put_sqlite: put!("tasks", "result", "id = $1", "$2", "$3"),
-        put_postgres: put_unlocked!("tasks", "result", "id = $1", "$2", "$3"),
+        put: put!("tasks", "result", "id = $1", "$2", "$3"),
         read: |row| Ok(once(text(row, 0)?, row.get(1)?)),
         shape: Shape::Text(|row| SealedPlace::result(row.word(0))),
     },
