@@ -5,6 +5,7 @@ use crate::handler::{Catalog, Class, Help, LowerInput, Target, Trouble};
 use crate::plan::{Request, Wanted};
 use crate::unit::{Lowered, Props, Unit};
 use crate::unknown::{is_unknown, unknown};
+use berth_model::case::snake_case;
 use berth_model::{Manifest, ResourceId};
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
@@ -130,18 +131,6 @@ pub(crate) fn given(manifest: &Manifest, target: Lookup<'_>) -> Given {
         }
     }
     Given(given)
-}
-
-/// Lowering speaks the protobuf's names.
-fn snake_case(field: &str) -> String {
-    let mut name = String::with_capacity(field.len() + 4);
-    for c in field.chars() {
-        if c.is_ascii_uppercase() {
-            name.push('_');
-        }
-        name.push(c.to_ascii_lowercase());
-    }
-    name
 }
 
 /// Lowers a resource outside a plan. `outputs` goes before what the state knows of a target's outputs.

@@ -2,13 +2,14 @@
 
 use crate::plan::Plan;
 use crate::unknown;
+use berth_model::case::{camel_case, snake_case};
 use serde_json::{Map, Value, json};
 
 impl Plan {
     /// Stable camelCase names; what is known only after apply is said so.
     pub fn to_json(&self) -> Value {
         let plan = serde_json::to_value(self).unwrap_or_default();
-        let mut value = renamed(unknown::in_json(&plan), &camel_name);
+        let mut value = renamed(unknown::in_json(&plan), &camel_case);
         let mut counts = Map::new();
         for resource in &self.resources {
             let name = serde_json::to_value(resource.action).ok().and_then(|v| v.as_str().map(str::to_owned));
@@ -22,7 +23,7 @@ impl Plan {
 
     /// Reads what [`Plan::to_json`] wrote.
     pub fn from_json(value: &Value) -> Result<Self, serde_json::Error> {
-        serde_json::from_value(unknown::from_json(&renamed(value.clone(), &snake_name)))
+        serde_json::from_value(unknown::from_json(&renamed(value.clone(), &snake_case)))
     }
 }
 
@@ -40,28 +41,6 @@ fn renamed(value: Value, rename: &dyn Fn(&str) -> String) -> Value {
         ),
         other => other,
     }
-}
-
-fn camel_name(name: &str) -> String {
-    let mut parts = name.split('_');
-    let mut camel = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let mut letters = part.chars();
-        camel.extend(letters.next().map(|first| first.to_ascii_uppercase()));
-        camel.push_str(letters.as_str());
-    }
-    camel
-}
-
-fn snake_name(name: &str) -> String {
-    let mut snake = String::with_capacity(name.len() + 2);
-    for letter in name.chars() {
-        if letter.is_ascii_uppercase() {
-            snake.push('_');
-        }
-        snake.push(letter.to_ascii_lowercase());
-    }
-    snake
 }
 
 #[cfg(test)]

@@ -2,9 +2,9 @@
 
 use crate::diagnostic::Diagnostic;
 use crate::manifest::Manifest;
+use crate::phrasing;
 use crate::schedule::Schedule;
 use crate::validate::{Path, format};
-use crate::words;
 use crate::yaml::Entry;
 use std::time::Duration;
 
@@ -49,8 +49,8 @@ pub(crate) fn check(file: &str, annotations: &Entry<'_>, out: &mut Vec<Diagnosti
             out.push(Diagnostic::error(message).file(file).at(at).path(path.0.clone()).label(label));
         };
         if !ALL.contains(&entry.key.as_ref()) {
-            let near = words::did_you_mean(&entry.key, ALL);
-            let message = format!("unknown annotation {}: Berth knows {}", words::shown(&entry.key), ALL.join(", "));
+            let near = phrasing::did_you_mean(&entry.key, ALL);
+            let message = format!("unknown annotation {}: Berth knows {}", phrasing::shown(&entry.key), ALL.join(", "));
             report(message, entry.key_span, near);
             continue;
         }
@@ -59,7 +59,7 @@ pub(crate) fn check(file: &str, annotations: &Entry<'_>, out: &mut Vec<Diagnosti
         if entry.key == DRIFT_SCHEDULE
             && let Err(error) = Schedule::parse(value)
         {
-            report(format!("annotation {}: {} {error}", entry.key, words::shown(value)), entry.pointer(), None);
+            report(format!("annotation {}: {} {error}", entry.key, phrasing::shown(value)), entry.pointer(), None);
             continue;
         }
         let wanted = match entry.key.as_ref() {
@@ -69,7 +69,7 @@ pub(crate) fn check(file: &str, annotations: &Entry<'_>, out: &mut Vec<Diagnosti
             TIMEOUT if format::duration(value).is_none() => "a duration such as 90s, 20m or 1h, of a week at most",
             _ => continue,
         };
-        let message = format!("annotation {} must be {wanted}, not {}", entry.key, words::shown(value));
+        let message = format!("annotation {} must be {wanted}, not {}", entry.key, phrasing::shown(value));
         report(message, entry.pointer(), None);
     }
 }

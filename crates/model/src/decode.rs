@@ -1,15 +1,16 @@
 //! Trees into manifests. Every problem of a document is collected: nothing stops at the first one.
 
+use crate::case;
 use crate::diagnostic::{Diagnostic, Span};
 use crate::id::ResourceId;
 use crate::manifest::{Manifest, Source};
 use crate::pb::berth::core::v1::Metadata;
+use crate::phrasing;
 use crate::registry::{Kind, pool, registry};
 use crate::shape::{Field, Holds, Many, Shape};
 use crate::validate::{Checker, Known, Path, singular};
-use crate::words;
 use crate::yaml::{Entry, Node, Plain, Style, Value as Yaml, resolve, whole};
-use crate::{names, template};
+use crate::{metadata, template};
 use prost_reflect::{DynamicMessage, MapKey, Value};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -69,7 +70,7 @@ fn decode(origin: &Origin<'_>, root: &Node<'_>, out: &mut Vec<Diagnostic>) -> Op
         checker.path.push("metadata");
         checker.message(shape, message, Some(&entry.node), entry.key_span);
         checker.path.0.clear();
-        names::check(origin.file, entry, (kind, foreign), shape, checker.out);
+        metadata::check(origin.file, entry, (kind, foreign), shape, checker.out);
     }
     let (kind, (mut spec, entry)) = (kind?, spec?);
     let filled = template::fill(kind, &mut spec, &entry.node);
@@ -171,7 +172,7 @@ impl<'c> Decoder<'c> {
             other => {
                 let before = self.path.push("kind");
                 let at = other.map_or(root.pointer(), |entry| entry.key_span);
-                self.report(format!("kind is required: {}", words::either(&names)), at);
+                self.report(format!("kind is required: {}", phrasing::either(&names)), at);
                 self.path.pop(before);
                 return None;
             }
@@ -181,14 +182,14 @@ impl<'c> Decoder<'c> {
         match (entry.node.text(), known) {
             (Some(text), Some(kind)) if kind.name == text => {}
             (Some(text), Some(kind)) => {
-                let message = format!("kind must be `{}`, not {}", kind.name, words::shown(text));
+                let message = format!("kind must be `{}`, not {}", kind.name, phrasing::shown(text));
                 self.report(message, entry.node.span).label = Some(format!("write `{}`", kind.name));
             }
             (Some(text), None) => {
-                let near = words::did_you_mean(text, names.iter().copied());
-                let problem = self.report(format!("unknown kind {}", words::shown(text)), entry.node.span);
+                let near = phrasing::did_you_mean(text, names.iter().copied());
+                let problem = self.report(format!("unknown kind {}", phrasing::shown(text)), entry.node.span);
                 if near.is_none() {
-                    problem.help.push(format!("kinds are {}", words::either(&names)));
+                    problem.help.push(format!("kinds are {}", phrasing::either(&names)));
                 }
                 problem.label = near;
             }
@@ -223,12 +224,12 @@ impl<'c> Decoder<'c> {
                     }
                     (Some(text), Some(kind)) if !kind.accepts(text) => {
                         let versions: Vec<&str> = kind.api_versions().collect();
-                        let near = words::did_you_mean(text, versions.iter().copied());
+                        let near = phrasing::did_you_mean(text, versions.iter().copied());
                         let message = format!(
                             "apiVersion of {} must be {}, not {}",
                             kind.name,
-                            words::either(&versions),
-                            words::shown(text)
+                            phrasing::either(&versions),
+                            phrasing::shown(text)
                         );
                         self.report(message, entry.node.span).label = near;
                     }
@@ -293,13 +294,13 @@ impl<'c> Decoder<'c> {
         secret: bool,
     ) {
         let names: Vec<&str> = names.collect();
-        let near = words::nearest(&words::camel_case(&entry.key), names.iter().copied());
-        if let Some(near) = near.filter(|near| node.entry(near, &words::snake_case(near)).is_none()) {
+        let near = phrasing::nearest(&case::camel_case(&entry.key), names.iter().copied());
+        if let Some(near) = near.filter(|near| node.entry(near, &case::snake_case(near)).is_none()) {
             self.known.mistyped.insert((node.span.start, near.to_owned()));
         }
         let near = near.map(|near| format!("did you mean `{near}`?"));
         let before = self.path.push_key(&entry.key);
-        let problem = self.report(format!("unknown field {}", words::shown(&entry.key)), entry.key_span);
+        let problem = self.report(format!("unknown field {}", phrasing::shown(&entry.key)), entry.key_span);
         problem.secret = secret;
         if near.is_none() {
             problem.help.push(format!("fields here are {}", names.join(", ")));
@@ -394,7 +395,7 @@ impl<'c> Decoder<'c> {
         let mut values = HashMap::new();
         for entry in entries {
             let before = self.path.push_key(&entry.key);
-            let human = format!("value of {one} {}", words::shown(&entry.key));
+            let human = format!("value of {one} {}", phrasing::shown(&entry.key));
             let value = match entry.node.value {
                 Yaml::Null => {
                     self.report(format!("{human} is missing: write \"\" for an empty one"), entry.key_span);
@@ -429,7 +430,7 @@ impl<'c> Decoder<'c> {
                     false => {
                         let names: Vec<String> =
                             shape.fields.iter().take(4).map(|field| format!("`{}`", field.json)).collect();
-                        format!("{human} must be a mapping with fields such as {}", words::all(&names))
+                        format!("{human} must be a mapping with fields such as {}", phrasing::all(&names))
                     }
                 };
                 self.report(text, at).secret = secret;
@@ -504,7 +505,7 @@ impl<'c> Decoder<'c> {
                     return Some(Value::Bool(value));
                 }
                 let meant = meant.map(|value| format!("write {value}"));
-                let message = format!("{human} must be true or false, not {}", words::shown(text));
+                let message = format!("{human} must be true or false, not {}", phrasing::shown(text));
                 let problem = self.report(message, at);
                 problem.label = meant;
                 problem.secret = field.secret;
@@ -519,11 +520,11 @@ impl<'c> Decoder<'c> {
             (Style::Plain | Style::Quoted(_), Plain::Int(number)) => number,
             (Style::Plain | Style::Quoted(_), Plain::Number) if whole(text).is_some() => whole(text)?,
             (Style::Plain, Plain::Number) => {
-                self.report(format!("{human} must be a whole number, not {}", words::shown(text)), at);
+                self.report(format!("{human} must be a whole number, not {}", phrasing::shown(text)), at);
                 return None;
             }
             _ => {
-                self.report(format!("{human} must be a number, not {}", words::shown(text)), at);
+                self.report(format!("{human} must be a number, not {}", phrasing::shown(text)), at);
                 return None;
             }
         };

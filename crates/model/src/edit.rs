@@ -1,7 +1,7 @@
 //! Changes one value in a manifest's text and leaves everything else as it is: comments, order, quotes.
 
+use crate::case;
 use crate::path::{Found, Step, step, steps};
-use crate::words;
 use crate::yaml::{Documents, Entry, Node, Plain, Quotes, Style, Value, resolve};
 use serde_json::Value as Json;
 
@@ -112,7 +112,7 @@ impl Edit<'_> {
         let mut names = Vec::new();
         for step in missing {
             match step {
-                Step::Name(name) => names.push(words::camel_case(name)),
+                Step::Name(name) => names.push(case::camel_case(name)),
                 Step::Pick(pick) => return Err(EditError::NoEntry(pick.clone())),
             }
         }
@@ -240,8 +240,8 @@ pub fn set_list(text: &str, document: usize, path: &str, items: &[Json]) -> Resu
         parent = step(parent, next).ok_or_else(refuse)?.node();
     }
     let Value::Map { entries, flow } = &parent.value else { return Err(EditError::NotScalar(path.to_owned())) };
-    let list = List { text, items, key: words::camel_case(name) };
-    let entry = entries.iter().find(|entry| words::camel_case(&entry.key) == list.key);
+    let list = List { text, items, key: case::camel_case(name) };
+    let entry = entries.iter().find(|entry| case::camel_case(&entry.key) == list.key);
     let (at, end, new) = match (entry, entries.last(), entries.first()) {
         (None, ..) if items.is_empty() => return Ok(text.to_owned()),
         (Some(entry), ..) if *flow || matches!(entry.node.value, Value::Seq { flow: true, .. }) => {
@@ -312,7 +312,7 @@ impl List<'_> {
         let pointer: String = wanted
             .iter()
             .map(|step| match step {
-                Step::Name(name) => format!("/{}", words::camel_case(name)),
+                Step::Name(name) => format!("/{}", case::camel_case(name)),
                 Step::Pick(pick) => format!("/{pick}"),
             })
             .collect();
@@ -339,7 +339,7 @@ fn as_json(node: &Node<'_>) -> Json {
         Value::Scalar { text, .. } => Json::from(text.as_ref()),
         Value::Seq { items, .. } => items.iter().map(as_json).collect(),
         Value::Map { entries, .. } => {
-            entries.iter().map(|entry| (words::camel_case(&entry.key), as_json(&entry.node))).collect()
+            entries.iter().map(|entry| (case::camel_case(&entry.key), as_json(&entry.node))).collect()
         }
     }
 }

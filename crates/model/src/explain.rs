@@ -1,10 +1,10 @@
 //! `explain`: what a kind and its fields are, from descriptors alone.
 
+use crate::phrasing;
 use crate::registry::{Kind, message_doc, pool, registry};
 use crate::shape::{Field, Holds, Many, Shape};
 use crate::template::templates;
 use crate::validate::rules::{Check, NumberRules, TextRules, count_of};
-use crate::words;
 use serde::Serialize;
 
 /// What there is to say about a kind, or about a field of one.
@@ -83,7 +83,7 @@ pub fn explain(kind: &Kind, path: &str) -> Result<Explanation, NoSuchField> {
         let next = shape.field(name).filter(|_| field.is_none_or(|field| field.shape().is_some()));
         let Some(next) = next else {
             let names = || shape.fields.iter().map(|field| field.json.as_str());
-            let near = words::did_you_mean(name, names());
+            let near = phrasing::did_you_mean(name, names());
             let help = near.unwrap_or_else(|| format!("fields are {}", names().collect::<Vec<_>>().join(", ")));
             return Err(NoSuchField { kind: kind.name.clone(), path: path.to_owned(), help });
         };
@@ -147,7 +147,7 @@ fn describe(shape: &Shape, prefix: &str, rows: &mut Vec<Row>, rules: &mut Vec<St
     }
     for members in &shape.required_oneofs {
         let names: Vec<String> = members.iter().map(|index| format!("`{}`", shape.fields[*index].json)).collect();
-        let said = format!("exactly one of {}", words::either(&names));
+        let said = format!("exactly one of {}", phrasing::either(&names));
         let of = prefix.trim_end_matches('.');
         rules.push(if of.is_empty() { said } else { format!("{of}: {said}") });
     }
@@ -239,10 +239,10 @@ pub(crate) fn rules_of(field: &Field) -> Vec<String> {
 fn text_rules(rules: &TextRules, out: &mut Vec<String>) {
     out.extend(rules.exactly.as_ref().map(|text| format!("`{text}`")));
     if !rules.one_of.is_empty() {
-        out.push(words::either(&rules.one_of));
+        out.push(phrasing::either(&rules.one_of));
     }
     if !rules.none_of.is_empty() {
-        out.push(format!("not {}", words::either(&rules.none_of)));
+        out.push(format!("not {}", phrasing::either(&rules.none_of)));
     }
     match rules.min_len {
         Some(1) => out.push("not empty".to_owned()),

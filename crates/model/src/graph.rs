@@ -3,8 +3,8 @@
 use crate::diagnostic::{Diagnostic, Unresolved};
 use crate::id::ResourceId;
 use crate::manifest::Manifest;
+use crate::phrasing;
 use crate::refs::Ref;
-use crate::words;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 
@@ -194,7 +194,7 @@ fn nothing_there(from: &Manifest, to: &Ref, among: Option<(&[Manifest], &HashSet
         problem.help.push(format!("{other} {}", place(other)));
     } else {
         let near =
-            words::nearest(&target.name, same_kind().filter(|id| id.env == target.env).map(|id| id.name.as_str()));
+            phrasing::nearest(&target.name, same_kind().filter(|id| id.env == target.env).map(|id| id.name.as_str()));
         let near = near.and_then(|near| same_kind().find(|id| id.name == near && id.env == target.env));
         match near {
             Some(other) => problem.help.push(format!("{other} {}", place(other))),

@@ -1,6 +1,6 @@
 //! Who a resource is.
 
-use crate::words::shell_word;
+use crate::phrasing::shell_word;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 

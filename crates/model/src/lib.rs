@@ -10,6 +10,7 @@ pub mod pb {
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
 
 pub mod annotations;
+pub mod case;
 mod decode;
 mod diagnostic;
 mod edit;
@@ -18,8 +19,9 @@ mod graph;
 mod id;
 mod json;
 mod manifest;
-mod names;
+mod metadata;
 mod path;
+pub mod phrasing;
 mod policy_test;
 mod prose;
 mod refs;
@@ -33,7 +35,6 @@ mod stack_input;
 mod starter;
 mod template;
 mod validate;
-pub mod words;
 pub mod yaml;
 
 pub use diagnostic::{Diagnostic, Severity, Span, Unresolved};

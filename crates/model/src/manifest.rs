@@ -291,7 +291,7 @@ fn scalar_in(json: &Json, path: &[Step]) -> Option<String> {
         let (Step::Name(name) | Step::Pick(name)) = step;
         at = at
             .get(name)
-            .or_else(|| at.get(crate::words::camel_case(name)))
+            .or_else(|| at.get(crate::case::camel_case(name)))
             .or_else(|| at.get(name.parse::<usize>().ok()?))?;
     }
     match at {

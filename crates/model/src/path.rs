@@ -1,6 +1,6 @@
 //! Paths of fields: `spec.defaultNodePool.nodeCount`, `spec.additionalNodePools[gpu].size`, `metadata.labels["a/b"]`.
 
-use crate::words;
+use crate::case;
 use crate::yaml::{Entry, Node};
 
 /// One step of a path.
@@ -57,7 +57,7 @@ pub(crate) fn step<'n, 'a>(node: &'n Node<'a>, step: &Step) -> Option<Found<'n, 
     match step {
         Step::Name(name) => {
             let entry = node.entry(name, name);
-            entry.or_else(|| node.entry(&words::camel_case(name), &words::snake_case(name))).map(Found::Entry)
+            entry.or_else(|| node.entry(&case::camel_case(name), &case::snake_case(name))).map(Found::Entry)
         }
         Step::Pick(pick) => {
             if let Some(entry) = node.entry(pick, pick) {

@@ -5,7 +5,7 @@ use crate::decode::{self, Origin};
 use crate::diagnostic::{Diagnostic, Span};
 use crate::json;
 use crate::manifest::Manifest;
-use crate::words;
+use crate::phrasing;
 use crate::yaml::{Documents, Entry, Node, Plain, Style, Value, resolve};
 use serde_json::{Map, Value as Json, json};
 use std::sync::Arc;
@@ -88,8 +88,8 @@ impl Reader<'_> {
 
     fn known(&mut self, node: &Node<'_>, names: &[&'static str], path: &str) {
         for entry in node.entries().iter().filter(|entry| !names.contains(&entry.key.as_ref())) {
-            let near = words::did_you_mean(&entry.key, names.iter().copied());
-            let message = format!("unknown field {}", words::shown(&entry.key));
+            let near = phrasing::did_you_mean(&entry.key, names.iter().copied());
+            let message = format!("unknown field {}", phrasing::shown(&entry.key));
             let help = near.is_none().then(|| format!("fields here are {}", names.join(", ")));
             let problem = self.report(message, entry.key_span, path);
             problem.label = near;
@@ -191,8 +191,8 @@ impl Reader<'_> {
         if allowed.contains(&text) {
             return Some(text.to_owned());
         }
-        let message = format!("{name} must be {}, not {}", words::either(allowed), words::shown(text));
-        let near = words::did_you_mean(text, allowed.iter().copied());
+        let message = format!("{name} must be {}, not {}", phrasing::either(allowed), phrasing::shown(text));
+        let near = phrasing::did_you_mean(text, allowed.iter().copied());
         self.report(message, entry.pointer(), &format!("{path}.{name}")).label = near;
         None
     }

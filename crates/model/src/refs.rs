@@ -1,13 +1,14 @@
 //! References: found by descriptors, in any field that takes one.
 
+use crate::case;
 use crate::diagnostic::{Diagnostic, Span};
 use crate::id::ResourceId;
 use crate::manifest::Manifest;
 use crate::pb::berth::core::v1::{Metadata, ValueFromRef};
+use crate::phrasing;
 use crate::registry::{Kind, registry};
 use crate::shape::{Field, Holds, Many, Shape};
 use crate::validate::Path;
-use crate::words;
 use prost::Message;
 use prost_reflect::{DynamicMessage, Value};
 
@@ -118,7 +119,7 @@ impl Manifest {
         // The usual path belongs to the usual kind.
         let field_path = match from.field_path.is_empty() {
             true if kind == usual_kind => usual_path,
-            _ => words::snake_case(&from.field_path),
+            _ => case::snake_case(&from.field_path),
         };
         if kind.is_empty() || from.name.is_empty() || field_path.is_empty() {
             return None;
@@ -252,18 +253,18 @@ pub(crate) fn check(manifest: &Manifest, out: &mut Vec<Diagnostic>) {
 fn unknown_kind(manifest: &Manifest, path: &str, name: &str) -> Diagnostic {
     let near = registry().find(name).or_else(|| registry().nearest(name));
     let label = near.map(|kind| format!("did you mean `{}`?", kind.name));
-    let mut problem = manifest.problem(path, format!("unknown kind {}", words::shown(name)));
+    let mut problem = manifest.problem(path, format!("unknown kind {}", phrasing::shown(name)));
     if label.is_none() {
         let names: Vec<&str> = registry().kinds().map(|kind| kind.name.as_str()).collect();
-        problem.help.push(format!("kinds are {}", words::either(&names)));
+        problem.help.push(format!("kinds are {}", phrasing::either(&names)));
     }
     problem.label(label)
 }
 
 /// Whether a kind has what a path names; else what to say and what was probably meant.
 fn look_up(kind: &Kind, path: &str, secret_allowed: bool) -> Result<(), (String, Option<String>)> {
-    let snake = words::snake_case(path);
-    let nothing = |label| Err((format!("{} has no {}", kind.name, words::shown(path)), label));
+    let snake = case::snake_case(path);
+    let nothing = |label| Err((format!("{} has no {}", kind.name, phrasing::shown(path)), label));
     let (shape, prefix, rest) = if let Some(rest) = snake.strip_prefix("status.outputs.") {
         (kind.outputs_shape(), "status.outputs", rest)
     } else if let Some(rest) = snake.strip_prefix("spec.") {
@@ -272,7 +273,7 @@ fn look_up(kind: &Kind, path: &str, secret_allowed: bool) -> Result<(), (String,
         let known = ["name", "id", "org", "env", "group"];
         return match known.contains(&rest) || rest.starts_with("labels.") || rest.starts_with("annotations.") {
             true => Ok(()),
-            false => nothing(words::nearest(rest, known).map(|near| format!("did you mean `metadata.{near}`?"))),
+            false => nothing(phrasing::nearest(rest, known).map(|near| format!("did you mean `metadata.{near}`?"))),
         };
     } else {
         // The pattern of the field has complained already.
@@ -283,12 +284,16 @@ fn look_up(kind: &Kind, path: &str, secret_allowed: bool) -> Result<(), (String,
     let mut names = rest.split('.').peekable();
     while let Some(name) = names.next() {
         let Some(field) = shape.field(name) else {
-            let near = words::nearest(name, shape.fields.iter().map(|field| field.name.as_str()));
+            let near = phrasing::nearest(name, shape.fields.iter().map(|field| field.name.as_str()));
             return nothing(near.map(|near| format!("did you mean `{walked}.{near}`?")));
         };
         if field.secret && !secret_allowed {
             return Err((
-                format!("{} of {} is secret: it cannot be put where it would be shown", words::shown(path), kind.name),
+                format!(
+                    "{} of {} is secret: it cannot be put where it would be shown",
+                    phrasing::shown(path),
+                    kind.name
+                ),
                 None,
             ));
         }
@@ -296,12 +301,12 @@ fn look_up(kind: &Kind, path: &str, secret_allowed: bool) -> Result<(), (String,
         match (names.peek(), field.holds) {
             (None, _) if field.many != Many::One => {
                 return Err((
-                    format!("{} of {} is a list: a reference reads one value", words::shown(path), kind.name),
+                    format!("{} of {} is a list: a reference reads one value", phrasing::shown(path), kind.name),
                     None,
                 ));
             }
             (None, Holds::Message) => {
-                return Err((format!("{} of {} is not a single value", words::shown(path), kind.name), None));
+                return Err((format!("{} of {} is not a single value", phrasing::shown(path), kind.name), None));
             }
             (None, _) => return Ok(()),
             (Some(_), Holds::Message) if field.many == Many::One => match field.shape() {

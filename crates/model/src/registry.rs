@@ -1,8 +1,8 @@
 //! The kinds, found in the descriptors by their `(berth.kind)` option: no kind is registered by hand.
 
 use crate::pb::berth::KindOptions;
+use crate::phrasing;
 use crate::shape::Shape;
-use crate::words;
 use prost::Message;
 use prost_reflect::prost_types::FileDescriptorSet;
 use prost_reflect::{DescriptorPool, ExtensionDescriptor, FieldDescriptor, MessageDescriptor};
@@ -130,7 +130,7 @@ impl Registry {
 
     /// The kind that a mistyped name most likely means.
     pub fn nearest(&self, name: &str) -> Option<&Kind> {
-        words::nearest(name, self.kinds.iter().map(|kind| kind.name.as_str())).and_then(|near| self.kind(near))
+        phrasing::nearest(name, self.kinds.iter().map(|kind| kind.name.as_str())).and_then(|near| self.kind(near))
     }
 }
 

@@ -1,7 +1,7 @@
 //! A policy's rule: CEL over a plan. Read and checked here, so that what is wrong with it is told before it is stored;
 //! run where plans are decided.
 
-use crate::words;
+use crate::phrasing;
 use cel::Env;
 use cel::common::ast::{EntryExpr, Expr, IdedExpr, SourceInfo};
 use std::sync::{Arc, OnceLock};
@@ -111,12 +111,12 @@ fn spoken(message: &str) -> (String, Option<String>) {
         let message = match token.as_str() {
             "<EOF>" => "it ends too early".to_owned(),
             text if text.starts_with(['\'', '"']) => "a text is not closed".to_owned(),
-            text => format!("{} is not understood here", words::shown(text)),
+            text => format!("{} is not understood here", phrasing::shown(text)),
         };
         return (message, right.map(str::to_owned));
     }
     if let Some((what, _)) = message.strip_prefix("missing ").and_then(|rest| rest.split_once(" at ")) {
-        return (format!("{} is missing", words::shown(&quoted(what))), None);
+        return (format!("{} is missing", phrasing::shown(&quoted(what))), None);
     }
     let mut letters = message.chars();
     let lower = letters.next().map(|first| first.to_lowercase().chain(letters).collect());
@@ -137,8 +137,8 @@ impl<'a> Names<'a> {
             Expr::Call(call) => {
                 let is_name = call.func_name.starts_with(|c: char| c.is_ascii_alphabetic());
                 if is_name && !FUNCTIONS.contains(&call.func_name.as_str()) {
-                    let message = format!("there is no function {}", words::shown(&call.func_name));
-                    return Err(self.error(node, message, words::did_you_mean(&call.func_name, FUNCTIONS)));
+                    let message = format!("there is no function {}", phrasing::shown(&call.func_name));
+                    return Err(self.error(node, message, phrasing::did_you_mean(&call.func_name, FUNCTIONS)));
                 }
                 call.target.iter().map(AsRef::as_ref).chain(&call.args).try_for_each(|inner| self.check(inner))
             }
@@ -160,7 +160,7 @@ impl<'a> Names<'a> {
             }),
             Expr::Select(select) => self.check(&select.operand),
             Expr::Struct(literal) => {
-                Err(self.error(node, format!("there is no type {}", words::shown(&literal.type_name)), None))
+                Err(self.error(node, format!("there is no type {}", phrasing::shown(&literal.type_name)), None))
             }
         }
     }
@@ -169,8 +169,8 @@ impl<'a> Names<'a> {
         if self.scope.contains(&name) || RULE_VARIABLES.contains(&name) || TYPES.contains(&name) {
             return Ok(());
         }
-        let message = format!("there is no {}: a rule reads {}", words::shown(name), RULE_VARIABLES.join(", "));
-        Err(self.error(node, message, words::did_you_mean(name, RULE_VARIABLES)))
+        let message = format!("there is no {}: a rule reads {}", phrasing::shown(name), RULE_VARIABLES.join(", "));
+        Err(self.error(node, message, phrasing::did_you_mean(name, RULE_VARIABLES)))
     }
 
     fn error(&self, node: &IdedExpr, message: String, label: Option<String>) -> RuleError {

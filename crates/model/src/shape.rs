@@ -2,10 +2,10 @@
 
 use crate::pb::berth::RefOptions;
 use crate::pb::buf::validate::{FieldRules, MessageRules, OneofRules};
+use crate::phrasing;
 use crate::registry::pool;
 use crate::validate::format::Format;
 use crate::validate::rules::{CelRule, Check, Rules};
-use crate::words;
 use prost_reflect::{DynamicMessage, ExtensionDescriptor, FieldDescriptor, Kind as Type, MessageDescriptor};
 use std::collections::HashMap;
 use std::sync::{OnceLock, RwLock};
@@ -193,7 +193,7 @@ impl Field {
         Field {
             name: desc.name().to_owned(),
             json: desc.json_name().to_owned(),
-            human: words::humanise(desc.name()),
+            human: phrasing::humanise(desc.name()),
             many,
             holds,
             required: rules.required.unwrap_or_default(),

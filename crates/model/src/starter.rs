@@ -1,10 +1,11 @@
 //! Starter manifests: what is required is there with an example, the rest is commented out.
 
+use crate::case;
 use crate::edit::plain_or_quoted;
+use crate::phrasing;
 use crate::registry::{Kind, pool, registry};
 use crate::shape::{Field, Holds, Many, Shape};
 use crate::template::{BESIDE, Row, fills, rows};
-use crate::words;
 use std::fmt::Write;
 
 /// Why there is no such starter.
@@ -42,7 +43,10 @@ pub fn starter(kind: &Kind, template: Option<&str>) -> Result<String, StarterErr
             return Err(StarterError::NoTemplates { kind: kind.name.clone() });
         }
         if !names.contains(&template) {
-            return Err(StarterError::UnknownTemplate { given: template.to_owned(), allowed: words::either(&names) });
+            return Err(StarterError::UnknownTemplate {
+                given: template.to_owned(),
+                allowed: phrasing::either(&names),
+            });
         }
     }
     let values = rows.into_iter().filter(|(name, ..)| Some(*name) == template);
@@ -118,7 +122,7 @@ impl Starter<'_> {
             (Holds::Message, Many::One, Some(inner)) if inner.is_secret_value() => {
                 let owner = path.rsplit('.').next().unwrap_or_default();
                 let variable = match field.example.as_str() {
-                    "" => format!("{}_{}", words::snake_case(owner), field.name).to_uppercase(),
+                    "" => format!("{}_{}", case::snake_case(owner), field.name).to_uppercase(),
                     name => name.to_owned(),
                 };
                 self.line(indent, off, &format!("{}:", field.json));

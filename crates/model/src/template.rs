@@ -1,9 +1,9 @@
 //! Templates: what `spec.template` fills in where the user wrote nothing. The values stand beside the protos, in
 //! `templates.txt`; what the user wrote wins.
 
+use crate::case::snake_case;
 use crate::manifest::Filled;
 use crate::registry::Kind;
-use crate::words::snake_case;
 use crate::yaml::{Node, Value as Yaml};
 use prost_reflect::{DynamicMessage, FieldDescriptor, Kind as Type, ReflectMessage, Value};
 use std::sync::OnceLock;
@@ -79,7 +79,7 @@ fn chosen(kind: &Kind, spec: &DynamicMessage) -> Vec<&'static Row> {
 /// Whether the user wrote the field, or something else where it would stand.
 fn written(node: &Node<'_>, path: &[String]) -> bool {
     let Some((name, rest)) = path.split_first() else { return true };
-    match node.entry(&crate::words::camel_case(name), name) {
+    match node.entry(&crate::case::camel_case(name), name) {
         None => false,
         Some(entry) if entry.node.is_null() => false,
         Some(entry) if rest.is_empty() || !matches!(entry.node.value, Yaml::Map { .. }) => true,

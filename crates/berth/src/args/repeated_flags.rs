@@ -5,7 +5,7 @@
 
 use crate::args::{ServerArgs, WorkspaceArgs};
 use crate::cli::Cli;
-use berth_model::words::shell_word;
+use berth_model::phrasing::shell_word;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Command, CommandFactory};
 use std::ffi::{OsStr, OsString};

@@ -17,7 +17,7 @@ use berth_engine::handler::{Catalog, Raised};
 use berth_engine::identity::other_account;
 use berth_engine::unit::Identity;
 use berth_engine::{Action, Plan, Report, Request, ResourcePlan};
-use berth_model::{Manifest, ResourceId, words};
+use berth_model::{Manifest, ResourceId, phrasing};
 use berth_server::pb;
 use berth_store::{NewResource, Run};
 use std::collections::{HashMap, HashSet};
@@ -180,7 +180,7 @@ async fn on_server(args: &Args, target: Target, address: Option<Address>) -> Com
 /// Tells what was not imported, and lets the exit code say so.
 fn with_left_out(exit: Exit, left_out: &[LeftOut]) -> Exit {
     for LeftOut { kind, name, object, reason } in left_out {
-        anstream::eprintln!("not imported: {kind} {} with the id {object}: {reason}", words::shown(name));
+        anstream::eprintln!("not imported: {kind} {} with the id {object}: {reason}", phrasing::shown(name));
     }
     if left_out.is_empty() { exit } else { Exit::Failed }
 }

@@ -9,7 +9,7 @@ use crate::view::confirm;
 use crate::view::diagnostics::count;
 use crate::view::output::{self, OutputArgs, Table};
 use crate::view::progress::Steps;
-use berth_model::words::shell_word;
+use berth_model::phrasing::shell_word;
 use berth_server::client::Connection;
 use berth_server::pb::RotateKeysRequest;
 use berth_store::{KeyRing, KeySource, Store, StoreError, write_ring};

@@ -5,7 +5,7 @@ use crate::cli::{Threads, block_on};
 use crate::failure::{CommandResult, Exit, Failure};
 use crate::local::stored::{self, value_text};
 use crate::view::output::{self, OutputArgs, Table};
-use berth_model::{REDACTED, registry, words};
+use berth_model::{REDACTED, registry, case, phrasing};
 use secrecy::ExposeSecret;
 use serde_json::{Map, Value};
 
@@ -60,7 +60,7 @@ pub fn run(args: Args) -> CommandResult {
         output::show(args.output.output, &outputs, table, names)?;
         return Ok(Exit::Done);
     };
-    let asked = words::snake_case(name);
+    let asked = case::snake_case(name);
     if !args.show_secrets && stored.secret_names.contains(&asked) {
         return Err(Failure::new(format!("{asked} of {} is secret", stored.id))
             .help("to print it in the clear, add --show-secrets")
@@ -85,9 +85,9 @@ fn no_output(args: &Args, stored: &berth_store::StoredResource, asked: &str) -> 
             .help(format!("to wait for it:   {}", stored::command("wait", &stored.id, &args.workspace)));
     }
     let failure = Failure::new(format!("{} has no output `{asked}`", stored.id.kind));
-    match words::nearest(asked, names.iter().copied()) {
+    match phrasing::nearest(asked, names.iter().copied()) {
         Some(near) => failure.help(format!("did you mean `{near}`?")),
-        None => failure.help(format!("its outputs are {}", words::either(&names))),
+        None => failure.help(format!("its outputs are {}", phrasing::either(&names))),
     }
 }
 

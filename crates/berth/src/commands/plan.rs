@@ -18,7 +18,7 @@ use crate::view::confirm::protected;
 use crate::view::output::{self, OutputArgs};
 use crate::view::plan_view;
 use berth_engine::Plan;
-use berth_model::words::shell_word;
+use berth_model::phrasing::shell_word;
 use berth_model::{Manifest, ResourceId};
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -14,7 +14,7 @@ use berth_engine::handler::SummaryFacts;
 use berth_engine::record::Recorder;
 use berth_engine::{Known, Plan};
 use berth_model::shape::{Holds, Many, Shape};
-use berth_model::{MAX_FILE_BYTES, Manifest, ResourceId, parse, set_list, set_scalar, words};
+use berth_model::{MAX_FILE_BYTES, Manifest, ResourceId, case, parse, set_list, set_scalar};
 use berth_server::pb;
 use berth_store::{NewResource, Run, StoredResource};
 use serde_json::Value;
@@ -266,7 +266,7 @@ fn set(manifest: &mut Value, path: &str, value: &Value) {
         if !at.is_object() {
             return;
         }
-        at = &mut at[words::camel_case(name)];
+        at = &mut at[case::camel_case(name)];
         if let Some(pick) = pick {
             let items = at.as_array_mut().into_iter().flatten();
             let Some(item) = items.into_iter().find(|item| item.get("name").and_then(Value::as_str) == Some(pick))

@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::local::project;
 use crate::source::Source;
 use berth_engine::ResourceState;
-use berth_model::{REDACTED, ResourceId, words};
+use berth_model::{REDACTED, ResourceId, phrasing};
 use berth_store::{Filter, Options, Store, StoreError, StoredResource};
 use jiff::Timestamp;
 use serde_json::Value;
@@ -97,7 +97,7 @@ pub async fn not_applied(source: &Source, address: &Address) -> Result<Failure, 
     let wanted = address.name.as_deref().unwrap_or_default();
     if let Some(same) = others.iter().find(|other| other.id.name == wanted) {
         failure = failure.help(format!("it is there with {}", scope_of(&same.id)));
-    } else if let Some(near) = words::nearest(wanted, others.iter().map(|other| other.id.name.as_str())) {
+    } else if let Some(near) = phrasing::nearest(wanted, others.iter().map(|other| other.id.name.as_str())) {
         failure = failure.help(format!("did you mean `{}/{near}`?", address.kind));
     }
     Ok(failure.help("to see what is:   berth get"))

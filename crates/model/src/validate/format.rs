@@ -1,10 +1,10 @@
 //! Syntaxes that a pattern cannot say well: address ranges, ports, versions, times.
 
 use super::rules::{Subject, Violation};
+use crate::phrasing;
 use crate::registry::registry;
 use crate::rule::{RuleError, parse_rule};
 use crate::schedule::Schedule;
-use crate::words;
 use ipnet::IpNet;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -170,7 +170,7 @@ fn version(subject: &Subject<'_>, value: &str) -> Option<String> {
         return Some(format!(
             "{} must be explicit, not {}: the same manifest would mean another version tomorrow",
             subject.bare(),
-            words::shown(value)
+            phrasing::shown(value)
         ));
     }
     let core = value.strip_prefix("talos-").unwrap_or(value);
@@ -197,14 +197,14 @@ fn window(subject: &Subject<'_>, value: &str) -> Option<Violation> {
         return Some(Violation::new(message));
     };
     if !DAYS.contains(&day) {
-        let message = format!("the day must be {}, not {}", words::either(&DAYS), words::shown(day));
-        return Some(Violation { label: words::did_you_mean(day, DAYS), ..Violation::new(message) });
+        let message = format!("the day must be {}, not {}", phrasing::either(&DAYS), phrasing::shown(day));
+        return Some(Violation { label: phrasing::did_you_mean(day, DAYS), ..Violation::new(message) });
     }
     let clock = |part: &str, below: u8| {
         part.len() == 2 && part.bytes().all(|b| b.is_ascii_digit()) && part.parse::<u8>().is_ok_and(|n| n < below)
     };
     let fits = time.split_once(':').is_some_and(|(hours, minutes)| clock(hours, 24) && clock(minutes, 60));
-    (!fits).then(|| Violation::new(format!("{} is not a time of day such as 02:00", words::shown(time))))
+    (!fits).then(|| Violation::new(format!("{} is not a time of day such as 02:00", phrasing::shown(time))))
 }
 
 fn rule(subject: &Subject<'_>, value: &str) -> Option<Violation> {
@@ -217,12 +217,12 @@ fn kind(subject: &Subject<'_>, value: &str) -> Option<Violation> {
     let message = match (registry().kind(value), registry().find(value)) {
         (Some(_), _) => return None,
         (None, Some(kind)) => {
-            let message = format!("{} must be `{}`, not {}", subject.bare(), kind.name, words::shown(value));
+            let message = format!("{} must be `{}`, not {}", subject.bare(), kind.name, phrasing::shown(value));
             return Some(Violation { label: Some(format!("write `{}`", kind.name)), ..Violation::new(message) });
         }
         (None, None) => format!("{} is not the name of a kind", subject.with(value)),
     };
-    let near = words::did_you_mean(value, registry().kinds().map(|kind| kind.name.as_str()));
+    let near = phrasing::did_you_mean(value, registry().kinds().map(|kind| kind.name.as_str()));
     Some(Violation { label: near, ..Violation::new(message) })
 }
 

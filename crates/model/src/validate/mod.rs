@@ -3,12 +3,12 @@
 
 mod cel;
 pub mod format;
-mod place;
 pub(crate) mod rules;
+mod text_span;
 
 use crate::diagnostic::{Diagnostic, Span};
+use crate::phrasing;
 use crate::shape::{Field, Holds, Many, Shape};
-use crate::words;
 use crate::yaml::{Entry, Node};
 use prost_reflect::{DynamicMessage, MapKey, Value};
 use rules::{CelRule, Check, Subject, Violation, count_of};
@@ -86,7 +86,7 @@ pub(crate) struct Checker<'c> {
 }
 
 /// Where a scalar stands, and the node it was read from.
-type Place<'a, 'n> = (Span, Option<&'a Node<'n>>);
+type SpanAndNode<'a, 'n> = (Span, Option<&'a Node<'n>>);
 
 /// One thing to check: its value, where it stands, and how messages call it.
 struct Item<'a, 'n> {
@@ -124,8 +124,8 @@ impl Checker<'_> {
             if !given {
                 let names: Vec<String> =
                     members.iter().map(|index| format!("`{}`", shape.fields[*index].json)).collect();
-                let what = words::humanise(last_name(&self.path.0));
-                let text = format!("{what} needs {}", words::either(&names));
+                let what = phrasing::humanise(last_name(&self.path.0));
+                let text = format!("{what} needs {}", phrasing::either(&names));
                 self.report(Violation::firm(text), parent, true);
             }
         }
@@ -277,7 +277,14 @@ impl Checker<'_> {
     }
 
     /// Rules and format of one scalar.
-    fn scalar(&mut self, field: &Field, (human, of): (&str, &str), check: &Check, value: &Value, place: Place<'_, '_>) {
+    fn scalar(
+        &mut self,
+        field: &Field,
+        (human, of): (&str, &str),
+        check: &Check,
+        value: &Value,
+        place: SpanAndNode<'_, '_>,
+    ) {
         let (at, node) = place;
         let subject = Subject { human, of, hint: &field.hint, secret: field.secret };
         let violation = match value {
@@ -292,7 +299,7 @@ impl Checker<'_> {
         if let Some(mut violation) = violation {
             violation.firm |= field.firm;
             let within = violation.within.take();
-            let exact = within.zip(node).and_then(|(within, node)| place::within(self.text, node, within));
+            let exact = within.zip(node).and_then(|(within, node)| text_span::within(self.text, node, within));
             if let (Some((line, column)), None) = (within, exact) {
                 violation.message.push_str(&format!(" (line {line}, column {column} of it)"));
             }
@@ -325,7 +332,7 @@ impl Checker<'_> {
                     if text.is_empty() {
                         self.report(Violation::new(format!("{one} must not be empty")), at, field.secret);
                     } else if unique && !seen.insert(text) {
-                        let text = format!("{one} {} is listed twice", words::shown(text));
+                        let text = format!("{one} {} is listed twice", phrasing::shown(text));
                         self.report(Violation::new(text), at, field.secret);
                     } else {
                         self.scalar(field, (&one, ""), items, value, (at, node));
@@ -356,7 +363,7 @@ impl Checker<'_> {
                 match value {
                     Value::Message(message) => self.inner(field, message, Some(&entry.node), entry.key_span),
                     value => {
-                        let of = format!("of {one} {}", words::shown(&entry.key));
+                        let of = format!("of {one} {}", phrasing::shown(&entry.key));
                         self.scalar(field, ("value", &of), inner, value, (entry.pointer(), Some(&entry.node)));
                     }
                 }

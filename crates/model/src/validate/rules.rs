@@ -4,8 +4,8 @@ use super::cel;
 use crate::pb::buf::validate::{
     self as pb, FieldRules, Ignore, Int32Rules, MapRules, RepeatedRules, StringRules, UInt32Rules, field_rules::Type,
 };
+use crate::phrasing;
 use crate::shape::Field;
-use crate::words;
 use regex::Regex;
 use std::collections::HashMap;
 use std::sync::{OnceLock, RwLock};
@@ -48,7 +48,7 @@ impl Subject<'_> {
 
     /// ``cluster name `x` ``, or only the name where the value is secret.
     pub fn with(&self, value: &str) -> String {
-        self.join(if self.secret { String::new() } else { format!(" {}", words::shown(value)) })
+        self.join(if self.secret { String::new() } else { format!(" {}", phrasing::shown(value)) })
     }
 
     fn join(&self, value: String) -> String {
@@ -267,15 +267,15 @@ impl TextRules {
     fn not_one_of(&self, subject: &Subject<'_>, value: &str) -> Violation {
         let human = subject.bare();
         if let Some(right) = self.one_of.iter().find(|allowed| allowed.eq_ignore_ascii_case(value)) {
-            let message = format!("{human} must be `{right}`, not {}: case matters", words::shown(value));
+            let message = format!("{human} must be `{right}`, not {}: case matters", phrasing::shown(value));
             return Violation { label: Some(format!("write `{right}`")), ..Violation::new(message) };
         }
-        let allowed = words::either(&self.one_of);
+        let allowed = phrasing::either(&self.one_of);
         let message = match value {
             "" => format!("{human} must be {allowed}"),
-            _ => format!("{human} must be {allowed}, not {}", words::shown(value)),
+            _ => format!("{human} must be {allowed}, not {}", phrasing::shown(value)),
         };
-        let near = words::nearest_value(value, self.one_of.iter().map(String::as_str));
+        let near = phrasing::nearest_value(value, self.one_of.iter().map(String::as_str));
         Violation { label: near.map(|near| format!("did you mean `{near}`?")), ..Violation::new(message) }
     }
 }

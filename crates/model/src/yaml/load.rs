@@ -366,7 +366,7 @@ impl<'a> Build<'_, 'a> {
             };
             if twice {
                 let first = entries.iter().find(|entry| entry.key == key).map_or(0, |entry| entry.key_span.line);
-                let problem = self.problem(format!("{} is given twice", crate::words::shown(&key)), key_span);
+                let problem = self.problem(format!("{} is given twice", crate::phrasing::shown(&key)), key_span);
                 problem.help.push(format!("it is given first in line {first}"));
                 problem.path = key.into_owned();
                 continue;
@@ -412,7 +412,7 @@ impl<'a> Build<'_, 'a> {
     fn refuse_tag(&mut self, tag: Option<&Tag>, place: granit_parser::Span) {
         if let Some(tag) = tag {
             let at = span(place.tag_span().unwrap_or(place), self.docs.shift);
-            let name = crate::words::shown(&tag.original());
+            let name = crate::phrasing::shown(&tag.original());
             self.problem(format!("the tag {name} is not supported"), at).help.push("leave it out".to_owned());
         }
     }

@@ -156,7 +156,7 @@ impl<'de> Visitor<'de> for MessageSeed<'_> {
 impl MessageSeed<'_> {
     fn unknown(&self, name: &str) -> String {
         let known = self.shape.fields.iter().map(|field| field.json.as_str());
-        match berth_model::words::nearest(name, known) {
+        match berth_model::phrasing::nearest(name, known) {
             Some(near) => format!("unknown field; did you mean `{near}`?"),
             None => "unknown field".to_owned(),
         }

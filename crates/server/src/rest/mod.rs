@@ -290,7 +290,7 @@ impl Gateway {
             let (name, value) = item.split_once('=').unwrap_or((item, ""));
             let (name, value) = (query_text(name)?, query_text(value)?);
             let Some((position, field)) = shape.field(&name) else {
-                let near = berth_model::words::nearest(&name, shape.fields.iter().map(|field| field.json.as_str()));
+                let near = berth_model::phrasing::nearest(&name, shape.fields.iter().map(|field| field.json.as_str()));
                 let why = match near {
                     Some(near) => format!("unknown name in the query; did you mean `{near}`?"),
                     None => "unknown name in the query".to_owned(),

@@ -31,7 +31,7 @@ fn decode<T: Message + Default>(input: &LowerInput<'_>) -> Result<T, Trouble> {
 
 /// The resource that a field refers to, found by the field's name as users write it.
 fn target<'a>(input: &'a LowerInput<'_>, field: &str) -> Option<&'a Target> {
-    input.targets.get(&berth_model::words::camel_case(field)).or_else(|| input.targets.get(field))
+    input.targets.get(&berth_model::case::camel_case(field)).or_else(|| input.targets.get(field))
 }
 
 /// The spec's own region, that of the resource a field refers to, or the account's.

@@ -11,7 +11,7 @@ use crate::values::to_struct;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use berth_engine::unit::UnitState;
-use berth_model::{REDACTED, ResourceId, registry, words};
+use berth_model::{REDACTED, ResourceId, registry, phrasing};
 use berth_store::{ListQuery, StoredResource};
 use prost_types::Struct;
 use secrecy::{ExposeSecret, SecretString};
@@ -75,10 +75,10 @@ pub fn known_secrets(stored: &StoredResource, asked: &[String]) -> Result<(), Fa
                 .help("wait until it is Ready"));
         }
         let fault = invalid_argument("secrets", &format!("a {} has no secret output of that name", stored.id.kind));
-        return Err(match words::nearest(name, all.iter().copied()) {
+        return Err(match phrasing::nearest(name, all.iter().copied()) {
             Some(near) => fault.help(format!("did you mean `{near}`?")),
             None if all.is_empty() => fault,
-            None => fault.help(format!("it has {}", words::either(&all))),
+            None => fault.help(format!("it has {}", phrasing::either(&all))),
         });
     }
     Ok(())

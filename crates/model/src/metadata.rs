@@ -2,9 +2,9 @@
 
 use crate::annotations;
 use crate::diagnostic::Diagnostic;
+use crate::phrasing;
 use crate::registry::Kind;
 use crate::shape::Shape;
-use crate::words;
 use crate::yaml::{Entry, Node};
 
 /// Longest name in Berth's own groups: a DNS label.
@@ -36,7 +36,7 @@ fn names_env(file: &str, metadata: &Node<'_>, out: &mut Vec<Diagnostic>) {
     if entry.node.text().is_none_or(|env| env.is_empty() || env == name) {
         return;
     }
-    let message = format!("env must be {}, as the name is, or left out", words::shown(&name));
+    let message = format!("env must be {}, as the name is, or left out", phrasing::shown(&name));
     out.push(Diagnostic::error(message).file(file).at(entry.pointer()).path("metadata.env"));
 }
 
@@ -48,7 +48,7 @@ fn own_name(file: &str, metadata: &Node<'_>, shape: &Shape, out: &mut Vec<Diagno
     let length = name.chars().count();
     let message = match name.contains(foreign) {
         _ if length > OWN_NAME_CHARS => format!("name must have at most {OWN_NAME_CHARS} characters, and has {length}"),
-        true => format!("name {} is not valid: {}", words::shown(name), field.hint),
+        true => format!("name {} is not valid: {}", phrasing::shown(name), field.hint),
         false => return,
     };
     if !out.iter().any(|problem| problem.path == "metadata.name") {

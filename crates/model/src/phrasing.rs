@@ -1,4 +1,6 @@
-//! Names as people read them, and the nearest name to one that was mistyped.
+//! Parts of messages: names as people read them, the nearest name to a mistyped one, lists, quoted values.
+
+use crate::case::snake_case;
 
 /// `nodeCount` → `node count`, `ip_range_cidr` → `IP range CIDR`.
 pub fn humanise(name: &str) -> String {
@@ -17,39 +19,6 @@ fn abbreviation(word: &str) -> String {
         "cidrs" => "CIDRs".to_owned(),
         _ => word.to_owned(),
     }
-}
-
-/// `node_count` → `nodeCount`. What is camelCase already stays as it is.
-pub fn camel_case(name: &str) -> String {
-    let mut out = String::with_capacity(name.len());
-    let mut upper = false;
-    for c in name.chars() {
-        if c == '_' {
-            upper = true;
-        } else if upper {
-            out.extend(c.to_uppercase());
-            upper = false;
-        } else {
-            out.push(c);
-        }
-    }
-    out
-}
-
-/// `nodeCount` → `node_count`. What is snake_case already stays as it is.
-pub fn snake_case(name: &str) -> String {
-    let mut out = String::with_capacity(name.len() + 4);
-    for c in name.chars() {
-        if c.is_ascii_uppercase() {
-            if !out.is_empty() && !out.ends_with(['_', '.']) {
-                out.push('_');
-            }
-            out.push(c.to_ascii_lowercase());
-        } else {
-            out.push(c);
-        }
-    }
-    out
 }
 
 /// The candidate that was most likely meant, if any is near enough to be worth saying.
@@ -154,10 +123,6 @@ mod tests {
         assert_eq!(humanise("ip_range_cidr"), "IP range CIDR");
         assert_eq!(humanise("isDefaultForRegion"), "default for region");
         assert_eq!(humanise("apiAllowedCidrs"), "API allowed CIDRs");
-        assert_eq!(camel_case("default_node_pool"), "defaultNodePool");
-        assert_eq!(camel_case("createdAt"), "createdAt");
-        assert_eq!(snake_case("defaultNodePool"), "default_node_pool");
-        assert_eq!(snake_case("status.outputs.networkId"), "status.outputs.network_id");
         assert_eq!(either(&["a", "b", "c"]), "a, b or c");
     }
 

@@ -1,4 +1,4 @@
-//! Places inside a text that is a value of its own, such as a policy's rule.
+//! Spans inside a text that is a value of its own, such as a policy's rule.
 
 use crate::diagnostic::Span;
 use crate::yaml::{Node, Quotes, Style, Value};
