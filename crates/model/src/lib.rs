@@ -35,6 +35,7 @@ mod stack_input;
 mod starter;
 mod template;
 mod validate;
+mod visit;
 pub mod yaml;
 
 pub use diagnostic::{Diagnostic, Severity, Span, Unresolved};

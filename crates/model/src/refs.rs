@@ -7,8 +7,9 @@ use crate::manifest::Manifest;
 use crate::pb::berth::core::v1::{Metadata, ValueFromRef};
 use crate::phrasing;
 use crate::registry::{Kind, registry};
-use crate::shape::{Field, Holds, Many, Shape};
+use crate::shape::{Field, Holds, Many};
 use crate::validate::Path;
+use crate::visit;
 use prost::Message;
 use prost_reflect::{DynamicMessage, Value};
 
@@ -28,7 +29,7 @@ impl Manifest {
     /// Every `valueFrom`, in the order of the spec's fields. Incomplete ones are left out: they were reported.
     pub fn refs(&self) -> Vec<Ref> {
         let mut out = Vec::new();
-        each(self.kind.spec_shape(), &self.spec, &mut Path::default(), &mut |path, field, message| {
+        each_reference(self, &mut |path, field, message| {
             out.extend(self.reference(path, field, message));
         });
         out
@@ -39,7 +40,7 @@ impl Manifest {
     pub fn named(&self) -> Vec<Ref> {
         let mut out = Vec::new();
         let shape = self.kind.spec_shape();
-        each(shape, &self.spec, &mut Path::default(), &mut |path, field, message| {
+        each_reference(self, &mut |path, field, message| {
             let Some((kind, target)) = &field.points_at else { return };
             let text = message.get_field_by_name("value").and_then(|value| value.as_str().map(str::to_owned));
             if let (Some(name), "metadata.name") = (text.filter(|text| !text.is_empty()), target.as_str()) {
@@ -58,7 +59,7 @@ impl Manifest {
     /// Accounts are named, and are no objects.
     pub fn literals(&self) -> Vec<(String, String)> {
         let mut out = Vec::new();
-        each(self.kind.spec_shape(), &self.spec, &mut Path::default(), &mut |path, field, message| {
+        each_reference(self, &mut |path, field, message| {
             let text = message.get_field_by_name("value").and_then(|value| value.as_str().map(str::to_owned));
             if let Some(text) = text.filter(|text| !text.is_empty() && value_from(message).is_none())
                 && field.points_at.as_ref().is_none_or(|(kind, _)| kind != "Account")
@@ -92,17 +93,19 @@ impl Manifest {
     /// The spec, encoded, with every reference replaced by its value; one without a value yet stays, written out in full.
     pub fn resolve(&self, value_of: &dyn Fn(&Ref) -> Option<String>) -> Vec<u8> {
         let mut spec = self.spec.clone();
-        each_mut(self.kind.spec_shape(), &mut spec, &mut Path::default(), &mut |path, field, message| {
+        visit::each_mut(self.kind.spec_shape(), &mut spec, &mut Path::default(), &mut |path, field, value| {
+            let (Value::Message(message), Holds::Reference) = (value, field.holds) else { return true };
             if let Some(reference) = self.reference(path, field, message) {
                 // Setting one field of a oneof clears the other.
                 let (name, value) = match (value_of(&reference), whole(message, &reference)) {
                     (Some(value), _) => ("value", Value::String(value)),
                     (None, Some(from)) => ("value_from", Value::Message(from)),
-                    (None, None) => return,
+                    (None, None) => return false,
                 };
                 let set = message.try_set_field_by_name(name, value);
                 debug_assert!(set.is_ok(), "a field takes a text or a reference");
             }
+            false
         });
         spec.encode_to_vec()
     }
@@ -151,76 +154,20 @@ fn whole(message: &DynamicMessage, reference: &Ref) -> Option<DynamicMessage> {
 }
 
 /// Calls for each value that may be a reference, with its path below the spec.
-fn each(shape: &Shape, message: &DynamicMessage, path: &mut Path, see: &mut dyn FnMut(&str, &Field, &DynamicMessage)) {
-    for field in shape.fields.iter().filter(|field| field.shape().is_some() && message.has_field(&field.desc)) {
-        let before = path.push(&field.json);
-        let mut one = |value: &Value, path: &mut Path| match (value, field.holds, field.shape()) {
-            (Value::Message(inner), Holds::Reference, _) => see(&path.0, field, inner),
-            (Value::Message(inner), _, Some(shape)) => each(shape, inner, path, see),
-            _ => {}
-        };
-        match (field.many, message.get_field(&field.desc).as_ref()) {
-            (Many::List, Value::List(items)) => {
-                for (index, item) in items.iter().enumerate() {
-                    let inner = path.push_index(index);
-                    one(item, path);
-                    path.pop(inner);
-                }
-            }
-            (Many::Map, Value::Map(entries)) => {
-                for (key, item) in entries {
-                    let inner = path.push_key(&crate::json::key_text(key));
-                    one(item, path);
-                    path.pop(inner);
-                }
-            }
-            (_, value) => one(value, path),
+fn each_reference(manifest: &Manifest, see: &mut dyn FnMut(&str, &Field, &DynamicMessage)) {
+    let mut path = Path::default();
+    visit::each(manifest.kind.spec_shape(), &manifest.spec, &mut path, &mut |path, field, value| {
+        match (value, field.holds) {
+            (Value::Message(message), Holds::Reference) => see(path, field, message),
+            _ => return true,
         }
-        path.pop(before);
-    }
-}
-
-/// The same, to change them.
-fn each_mut(
-    shape: &Shape,
-    message: &mut DynamicMessage,
-    path: &mut Path,
-    see: &mut dyn FnMut(&str, &Field, &mut DynamicMessage),
-) {
-    for field in &shape.fields {
-        if field.shape().is_none() || !message.has_field(&field.desc) {
-            continue;
-        }
-        let before = path.push(&field.json);
-        let mut one = |value: &mut Value, path: &mut Path| match (value, field.holds, field.shape()) {
-            (Value::Message(inner), Holds::Reference, _) => see(&path.0, field, inner),
-            (Value::Message(inner), _, Some(shape)) => each_mut(shape, inner, path, see),
-            _ => {}
-        };
-        match message.get_field_mut(&field.desc) {
-            Value::List(items) => {
-                for (index, item) in items.iter_mut().enumerate() {
-                    let inner = path.push_index(index);
-                    one(item, path);
-                    path.pop(inner);
-                }
-            }
-            Value::Map(entries) => {
-                for (key, item) in entries.iter_mut() {
-                    let inner = path.push_key(&crate::json::key_text(key));
-                    one(item, path);
-                    path.pop(inner);
-                }
-            }
-            value => one(value, path),
-        }
-        path.pop(before);
-    }
+        false
+    });
 }
 
 /// Checks each reference by itself: that its kind exists and has what is asked of it.
 pub(crate) fn check(manifest: &Manifest, out: &mut Vec<Diagnostic>) {
-    each(manifest.kind.spec_shape(), &manifest.spec, &mut Path::default(), &mut |path, field, message| {
+    each_reference(manifest, &mut |path, field, message| {
         let Some(from) = value_from(message) else { return };
         let (usual_kind, usual_path) = field.points_at.clone().unwrap_or_default();
         let at = |part: &str| format!("spec.{path}.valueFrom.{part}");

@@ -2,7 +2,7 @@
 
 use super::cel;
 use crate::pb::buf::validate::{
-    self as pb, FieldRules, Ignore, Int32Rules, MapRules, RepeatedRules, StringRules, UInt32Rules, field_rules::Type,
+    self as pb, FieldRules, Ignore, MapRules, RepeatedRules, StringRules, field_rules::Type,
 };
 use crate::phrasing;
 use crate::shape::Field;
@@ -122,42 +122,32 @@ impl Rules {
     }
 }
 
+/// The generated messages for signed and unsigned numbers are two types with the same fields.
+macro_rules! number_rules {
+    ($rules:ident, $message:ident, $module:ident) => {{
+        let pb::$message { r#const, less_than, greater_than } = $rules;
+        use pb::$module::{GreaterThan, LessThan};
+        let mut out = NumberRules { exactly: r#const.map(i64::from), ..NumberRules::default() };
+        match less_than {
+            Some(LessThan::Lt(n)) => out.lt = Some(n.into()),
+            Some(LessThan::Lte(n)) => out.lte = Some(n.into()),
+            None => {}
+        }
+        match greater_than {
+            Some(GreaterThan::Gt(n)) => out.gt = Some(n.into()),
+            Some(GreaterThan::Gte(n)) => out.gte = Some(n.into()),
+            None => {}
+        }
+        Check::Number(out)
+    }};
+}
+
 impl Check {
     fn read(rules: Option<Type>, unhandled: &mut Vec<&'static str>) -> Self {
         match rules {
             None => Check::Nothing,
-            Some(Type::Int32(rules)) => {
-                let Int32Rules { r#const, less_than, greater_than } = rules;
-                use pb::int32_rules::{GreaterThan, LessThan};
-                let mut out = NumberRules { exactly: r#const.map(i64::from), ..NumberRules::default() };
-                match less_than {
-                    Some(LessThan::Lt(n)) => out.lt = Some(n.into()),
-                    Some(LessThan::Lte(n)) => out.lte = Some(n.into()),
-                    None => {}
-                }
-                match greater_than {
-                    Some(GreaterThan::Gt(n)) => out.gt = Some(n.into()),
-                    Some(GreaterThan::Gte(n)) => out.gte = Some(n.into()),
-                    None => {}
-                }
-                Check::Number(out)
-            }
-            Some(Type::Uint32(rules)) => {
-                let UInt32Rules { r#const, less_than, greater_than } = rules;
-                use pb::u_int32_rules::{GreaterThan, LessThan};
-                let mut out = NumberRules { exactly: r#const.map(i64::from), ..NumberRules::default() };
-                match less_than {
-                    Some(LessThan::Lt(n)) => out.lt = Some(n.into()),
-                    Some(LessThan::Lte(n)) => out.lte = Some(n.into()),
-                    None => {}
-                }
-                match greater_than {
-                    Some(GreaterThan::Gt(n)) => out.gt = Some(n.into()),
-                    Some(GreaterThan::Gte(n)) => out.gte = Some(n.into()),
-                    None => {}
-                }
-                Check::Number(out)
-            }
+            Some(Type::Int32(rules)) => number_rules!(rules, Int32Rules, int32_rules),
+            Some(Type::Uint32(rules)) => number_rules!(rules, UInt32Rules, u_int32_rules),
             Some(Type::String(rules)) => {
                 let StringRules { r#const, min_len, max_len, pattern, prefix, r#in, not_in } = rules;
                 Check::Text(TextRules {
