@@ -19,12 +19,12 @@ pub const CLUSTERS: &str = "/clusters/";
 #[derive(Debug, Default, PartialEq)]
 pub struct Verdict {
     pub delay: Duration,
-    pub outcome: Outcome,
+    pub outcome: FaultEffect,
     pub effects: Effects,
 }
 
 #[derive(Debug, Default, PartialEq)]
-pub enum Outcome {
+pub enum FaultEffect {
     #[default]
     Pass,
     Refuse(Refusal),
@@ -94,35 +94,35 @@ impl Faults {
             }
             let outcome = match &live.rule.action {
                 Action::Status { status, retry_after } => {
-                    Outcome::Refuse(Refusal::Injected { status: *status, retry_after: *retry_after })
+                    FaultEffect::Refuse(Refusal::Injected { status: *status, retry_after: *retry_after })
                 }
                 Action::Delay(delay) => {
                     verdict.delay += *delay;
-                    Outcome::Pass
+                    FaultEffect::Pass
                 }
-                Action::Late(after) => Outcome::Late(*after),
+                Action::Late(after) => FaultEffect::Late(*after),
                 Action::Lag(lag) => {
                     verdict.effects.lag = verdict.effects.lag.max(*lag);
-                    Outcome::Pass
+                    FaultEffect::Pass
                 }
-                Action::DropBefore => Outcome::DropBefore,
-                Action::DropAfter => Outcome::DropAfter,
-                Action::HoldBefore => Outcome::HoldBefore,
-                Action::HoldAfter => Outcome::HoldAfter,
-                Action::Quota => Outcome::Refuse(Refusal::Quota),
+                Action::DropBefore => FaultEffect::DropBefore,
+                Action::DropAfter => FaultEffect::DropAfter,
+                Action::HoldBefore => FaultEffect::HoldBefore,
+                Action::HoldAfter => FaultEffect::HoldAfter,
+                Action::Quota => FaultEffect::Refuse(Refusal::Quota),
                 Action::NoCapacity(region) => {
                     verdict.effects.no_capacity.push(region.clone());
-                    Outcome::Pass
+                    FaultEffect::Pass
                 }
                 Action::Stuck => {
                     verdict.effects.stuck = true;
-                    Outcome::Pass
+                    FaultEffect::Pass
                 }
                 Action::Random(p) if rng.random_bool(*p) => any_failure(&mut rng),
                 Action::Random(_) => continue,
             };
             live.struck += 1;
-            if outcome != Outcome::Pass {
+            if outcome != FaultEffect::Pass {
                 verdict.outcome = outcome;
                 break;
             }
@@ -147,16 +147,19 @@ impl Faults {
     }
 }
 
-fn any_failure(rng: &mut SmallRng) -> Outcome {
+fn any_failure(rng: &mut SmallRng) -> FaultEffect {
     match rng.random_range(0..4) {
-        0 => Outcome::Refuse(Refusal::Injected { status: [500, 502, 503][rng.random_range(0..3)], retry_after: None }),
+        0 => FaultEffect::Refuse(Refusal::Injected {
+            status: [500, 502, 503][rng.random_range(0..3)],
+            retry_after: None,
+        }),
         // Clients must take both forms: whole seconds and fractions.
         1 => {
             let wait = if rng.random_bool(0.25) { 1.0 } else { 0.05 };
-            Outcome::Refuse(Refusal::Injected { status: 429, retry_after: Some(wait) })
+            FaultEffect::Refuse(Refusal::Injected { status: 429, retry_after: Some(wait) })
         }
-        2 => Outcome::DropBefore,
-        _ => Outcome::DropAfter,
+        2 => FaultEffect::DropBefore,
+        _ => FaultEffect::DropAfter,
     }
 }
 
@@ -203,7 +206,7 @@ mod tests {
         Faults::new(rules.iter().map(|r| r.parse().unwrap()).collect(), 7)
     }
 
-    fn outcome(faults: &Faults, method: Method, path: &str) -> Outcome {
+    fn outcome(faults: &Faults, method: Method, path: &str) -> FaultEffect {
         faults.judge(crate::civo::NAME, &method, path).outcome
     }
 
@@ -219,14 +222,14 @@ mod tests {
     #[test]
     fn nth_and_times_count_only_matching_calls() {
         let f = faults(&["POST /v2/networks 503 nth=2"]);
-        assert_eq!(outcome(&f, Method::POST, "/v2/networks"), Outcome::Pass);
-        assert_eq!(outcome(&f, Method::GET, "/v2/networks"), Outcome::Pass);
-        assert!(matches!(outcome(&f, Method::POST, "/v2/networks"), Outcome::Refuse(_)));
-        assert_eq!(outcome(&f, Method::POST, "/v2/networks"), Outcome::Pass);
+        assert_eq!(outcome(&f, Method::POST, "/v2/networks"), FaultEffect::Pass);
+        assert_eq!(outcome(&f, Method::GET, "/v2/networks"), FaultEffect::Pass);
+        assert!(matches!(outcome(&f, Method::POST, "/v2/networks"), FaultEffect::Refuse(_)));
+        assert_eq!(outcome(&f, Method::POST, "/v2/networks"), FaultEffect::Pass);
 
         let f = faults(&["mutating drop-after times=2"]);
         let seen: Vec<_> = (0..4).map(|_| outcome(&f, Method::PUT, "/x")).collect();
-        assert_eq!(seen, [Outcome::DropAfter, Outcome::DropAfter, Outcome::Pass, Outcome::Pass]);
+        assert_eq!(seen, [FaultEffect::DropAfter, FaultEffect::DropAfter, FaultEffect::Pass, FaultEffect::Pass]);
         assert_eq!(f.list(), [("mutating drop-after times=2".to_owned(), 4, 2)]);
     }
 
@@ -238,9 +241,9 @@ mod tests {
         };
         let (one, two) = (run(), run());
         assert_eq!(one, two);
-        let failed = one.iter().filter(|o| **o != Outcome::Pass).count();
+        let failed = one.iter().filter(|o| **o != FaultEffect::Pass).count();
         assert!((500..700).contains(&failed), "{failed} of 2000");
-        for kind in [Outcome::DropBefore, Outcome::DropAfter] {
+        for kind in [FaultEffect::DropBefore, FaultEffect::DropAfter] {
             assert!(one.contains(&kind), "{kind:?} never happened");
         }
     }
@@ -249,7 +252,7 @@ mod tests {
     fn delays_and_effects_add_up_and_let_the_call_pass() {
         let f = faults(&["delay=10ms", "delay=20ms", "no-capacity=fra1", "stuck"]);
         let verdict = f.judge(crate::civo::NAME, &Method::POST, "/v2/kubernetes/clusters");
-        assert_eq!((verdict.delay, &verdict.outcome), (Duration::from_millis(30), &Outcome::Pass));
+        assert_eq!((verdict.delay, &verdict.outcome), (Duration::from_millis(30), &FaultEffect::Pass));
         assert!(verdict.effects.stuck && verdict.effects.out_of_capacity("FRA1"));
     }
 
@@ -257,18 +260,18 @@ mod tests {
     fn late_is_for_changes_and_lag_for_reads_beside_any_other_rule() {
         let f = faults(&["lag=2s", "random=0", "late=300ms nth=2"]);
         let read = f.judge(crate::civo::NAME, &Method::GET, "/v2/networks");
-        assert_eq!((read.outcome, read.effects.lag), (Outcome::Pass, Duration::from_secs(2)));
+        assert_eq!((read.outcome, read.effects.lag), (FaultEffect::Pass, Duration::from_secs(2)));
         let change = f.judge(crate::civo::NAME, &Method::POST, "/v2/networks");
-        assert_eq!((change.outcome, change.effects.lag), (Outcome::Pass, Duration::ZERO));
-        assert_eq!(outcome(&f, Method::PUT, "/v2/networks/1"), Outcome::Late(Duration::from_millis(300)));
+        assert_eq!((change.outcome, change.effects.lag), (FaultEffect::Pass, Duration::ZERO));
+        assert_eq!(outcome(&f, Method::PUT, "/v2/networks/1"), FaultEffect::Late(Duration::from_millis(300)));
         assert_eq!(f.longest_lag(), Duration::from_secs(2));
     }
 
     #[test]
     fn a_rule_for_one_cloud_leaves_the_other_alone() {
         let f = faults(&["digitalocean 500"]);
-        assert_eq!(f.judge(crate::civo::NAME, &Method::GET, "/").outcome, Outcome::Pass);
-        assert_ne!(f.judge(crate::digitalocean::NAME, &Method::GET, "/").outcome, Outcome::Pass);
+        assert_eq!(f.judge(crate::civo::NAME, &Method::GET, "/").outcome, FaultEffect::Pass);
+        assert_ne!(f.judge(crate::digitalocean::NAME, &Method::GET, "/").outcome, FaultEffect::Pass);
     }
 
     #[test]
@@ -276,10 +279,10 @@ mod tests {
         let faults = faults(&["mutating 503", "mutating /clusters/** hold-before nth=2"]);
         let outcome =
             |method: Method| faults.judge_cluster(crate::civo::NAME, &method, "/clusters/x/api/v1/pods").outcome;
-        assert_eq!(outcome(Method::GET), Outcome::Pass);
-        assert_eq!(outcome(Method::PATCH), Outcome::Pass);
-        assert_eq!(outcome(Method::PATCH), Outcome::HoldBefore);
+        assert_eq!(outcome(Method::GET), FaultEffect::Pass);
+        assert_eq!(outcome(Method::PATCH), FaultEffect::Pass);
+        assert_eq!(outcome(Method::PATCH), FaultEffect::HoldBefore);
         let cloud = faults.judge(crate::civo::NAME, &Method::POST, "/v2/networks").outcome;
-        assert_eq!(cloud, Outcome::Refuse(Refusal::Injected { status: 503, retry_after: None }));
+        assert_eq!(cloud, FaultEffect::Refuse(Refusal::Injected { status: 503, retry_after: None }));
     }
 }

@@ -16,7 +16,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::faults::Outcome;
+use crate::faults::FaultEffect;
 use crate::http::{Call, Cloud, MAX_BODY_BYTES, Refusal, Reply};
 use crate::world::World;
 use crate::{SandboxError, admin};
@@ -143,12 +143,12 @@ impl Port {
         }
         call.effects = verdict.effects;
         match verdict.outcome {
-            Outcome::Pass => {
+            FaultEffect::Pass => {
                 let reply = self.handle(&call);
                 self.record(&call, None, Some(&reply), reply.ok());
                 Ok(reply)
             }
-            Outcome::Refuse(refusal) => {
+            FaultEffect::Refuse(refusal) => {
                 let mut reply = self.cloud.refuse(&refusal);
                 if let Some(wait) = refusal.retry_after() {
                     reply = reply.header("retry-after", wait.to_string());
@@ -156,29 +156,29 @@ impl Port {
                 self.record(&call, Some("refused"), Some(&reply), false);
                 Ok(reply)
             }
-            Outcome::DropBefore => {
+            FaultEffect::DropBefore => {
                 self.record(&call, Some("drop-before"), None, false);
                 Err(Dropped)
             }
-            Outcome::DropAfter => {
+            FaultEffect::DropAfter => {
                 let reply = self.handle(&call);
                 self.record(&call, Some("drop-after"), None, reply.ok());
                 Err(Dropped)
             }
-            Outcome::HoldBefore => {
+            FaultEffect::HoldBefore => {
                 self.record(&call, Some("hold-before"), None, false);
                 let _held = traffic.hold();
                 never().await;
                 Err(Dropped)
             }
-            Outcome::HoldAfter => {
+            FaultEffect::HoldAfter => {
                 let reply = self.handle(&call);
                 self.record(&call, Some("hold-after"), None, reply.ok());
                 let _held = traffic.hold();
                 never().await;
                 Err(Dropped)
             }
-            Outcome::Late(after) => {
+            FaultEffect::Late(after) => {
                 let reply = self.cloud.refuse(&Refusal::Injected { status: 504, retry_after: None });
                 self.record(&call, Some("late"), Some(&reply), false);
                 traffic.late_begins();

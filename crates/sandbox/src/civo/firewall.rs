@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::State;
-use super::failure::{Failure, fail};
-use super::field::{Words, loose_bool, valid_cidr};
-use super::network;
+use super::errors::{Answer, fail};
+use super::loose_fields::{WordList, loose_bool, valid_cidr};
+use super::vpc;
 use crate::clock::SimTime;
 use crate::http::{Refusal, Reply};
 use crate::table::Object;
@@ -129,7 +129,7 @@ pub struct RuleIn {
     ports: Option<String>,
     start_port: Option<String>,
     end_port: Option<String>,
-    cidr: Option<Words>,
+    cidr: Option<WordList>,
     direction: Option<String>,
     action: Option<String>,
     label: Option<String>,
@@ -147,12 +147,12 @@ pub fn list(state: &State, region: &str, lag: Duration) -> Reply {
     Reply::json(200, &all.into_iter().map(|firewall| show(state, firewall)).collect::<Vec<_>>())
 }
 
-pub fn get(state: &State, region: &str, id: &str) -> Result<Reply, Failure> {
+pub fn get(state: &State, region: &str, id: &str) -> Answer<Reply> {
     Ok(Reply::json(200, &show(state, find(state, region, id)?)))
 }
 
 /// By id or by name: Civo's own client sends what its user typed.
-pub fn find<'a>(state: &'a State, region: &str, id: &str) -> Result<&'a Firewall, Failure> {
+pub fn find<'a>(state: &'a State, region: &str, id: &str) -> Answer<&'a Firewall> {
     let by_id = state.store.firewalls.get(id).filter(|firewall| firewall.region == region);
     match by_id.or_else(|| state.store.firewalls.first(&format!("name:{region}/{id}"))) {
         Some(firewall) => Ok(firewall),
@@ -160,10 +160,10 @@ pub fn find<'a>(state: &'a State, region: &str, id: &str) -> Result<&'a Firewall
     }
 }
 
-pub fn create(state: &mut State, region: &str, input: FirewallIn) -> Result<Reply, Failure> {
+pub fn create(state: &mut State, region: &str, input: FirewallIn) -> Answer<Reply> {
     let name = check_name(input.name)?;
     let network_id = match input.network_id.filter(|id| !id.is_empty()) {
-        Some(id) => network::find(state, region, &id)?.id.clone(),
+        Some(id) => vpc::find(state, region, &id)?.id.clone(),
         None => state.store.default_network(region)?.id.clone(),
     };
     refuse_taken(state, region, &name)?;
@@ -193,7 +193,7 @@ pub fn create(state: &mut State, region: &str, input: FirewallIn) -> Result<Repl
     Ok(Reply::json(200, &json!({"id": id, "name": name, "result": "success"})))
 }
 
-fn insert(state: &mut State, firewall: Firewall) -> Result<(), Failure> {
+fn insert(state: &mut State, firewall: Firewall) -> Answer<()> {
     let own = state.store.firewalls.len() - state.store.firewalls.count(DEFAULTS);
     if own as u64 >= state.quota.firewalls {
         return Err(Refusal::Quota.into());
@@ -202,7 +202,7 @@ fn insert(state: &mut State, firewall: Firewall) -> Result<(), Failure> {
     Ok(())
 }
 
-fn refuse_taken(state: &State, region: &str, name: &str) -> Result<(), Failure> {
+fn refuse_taken(state: &State, region: &str, name: &str) -> Answer<()> {
     if state.store.firewalls.count(&format!("name:{region}/{name}")) > 0 {
         return fail(
             409,
@@ -214,12 +214,12 @@ fn refuse_taken(state: &State, region: &str, name: &str) -> Result<(), Failure> 
 }
 
 /// The firewall of a cluster that was made without one: shared by all such clusters of a network.
-pub fn auto(state: &mut State, region: &str, network_id: &str) -> Result<String, Failure> {
+pub fn auto(state: &mut State, region: &str, network_id: &str) -> Answer<String> {
     let key = format!("network:{network_id}");
     if let Some(firewall) = state.store.firewalls.find(&key).find(|firewall| firewall.auto) {
         return Ok(firewall.id.clone());
     }
-    let label = network::find(state, region, network_id)?.label.clone();
+    let label = vpc::find(state, region, network_id)?.label.clone();
     let id = new_id();
     let (name, rules) = (format!("default-{label}-{}", state.dice.suffix(5)), open_rules(&id));
     let (region_name, network_id, created_at) = (region.to_owned(), network_id.to_owned(), state.now);
@@ -230,20 +230,17 @@ pub fn auto(state: &mut State, region: &str, network_id: &str) -> Result<String,
 }
 
 /// `firewall_rule` of a cluster create, as Civo's CLI sends it: `80,443:0.0.0.0/0;8080:1.2.3.4` or `all`.
-pub fn for_cluster(
-    state: &mut State,
-    region: &str,
-    network_id: &str,
-    cluster: &str,
-    spec: &str,
-) -> Result<String, Failure> {
+pub fn for_cluster(state: &mut State, region: &str, network_id: &str, cluster: &str, spec: &str) -> Answer<String> {
     let id = new_id();
     let mut rules = Vec::new();
     for group in spec.split(';').map(str::trim).filter(|group| !group.is_empty()) {
         let (ports, cidr) = group.split_once(':').unwrap_or((group, "0.0.0.0/0"));
         for port in ports.split(',').map(str::trim) {
-            let rule =
-                RuleIn { ports: Some(port.to_owned()), cidr: Some(Words::One(cidr.to_owned())), ..RuleIn::default() };
+            let rule = RuleIn {
+                ports: Some(port.to_owned()),
+                cidr: Some(WordList::One(cidr.to_owned())),
+                ..RuleIn::default()
+            };
             rules.push(rule.check(&id)?);
         }
     }
@@ -258,7 +255,7 @@ pub fn for_cluster(
     Ok(id)
 }
 
-pub fn update(state: &mut State, region: &str, id: &str, input: FirewallIn) -> Result<Reply, Failure> {
+pub fn update(state: &mut State, region: &str, id: &str, input: FirewallIn) -> Answer<Reply> {
     let name = check_name(input.name)?;
     let old = find(state, region, id)?;
     let id = old.id.clone();
@@ -269,7 +266,7 @@ pub fn update(state: &mut State, region: &str, id: &str, input: FirewallIn) -> R
     Ok(Reply::json(200, &json!({"id": id, "name": name, "result": "success"})))
 }
 
-pub fn delete(state: &mut State, region: &str, id: &str) -> Result<Reply, Failure> {
+pub fn delete(state: &mut State, region: &str, id: &str) -> Answer<Reply> {
     let id = find(state, region, id)?.id.clone();
     let (clusters, leaving) = state.store.cluster_users(&format!("firewall:{id}"));
     if clusters > 0 {
@@ -284,18 +281,18 @@ pub fn delete(state: &mut State, region: &str, id: &str) -> Result<Reply, Failur
     Ok(Reply::json(200, &json!({"id": id, "result": "success"})))
 }
 
-pub fn list_rules(state: &State, region: &str, id: &str) -> Result<Reply, Failure> {
+pub fn list_rules(state: &State, region: &str, id: &str) -> Answer<Reply> {
     Ok(Reply::json(200, &find(state, region, id)?.rules))
 }
 
-pub fn get_rule(state: &State, region: &str, id: &str, rule: &str) -> Result<Reply, Failure> {
+pub fn get_rule(state: &State, region: &str, id: &str, rule: &str) -> Answer<Reply> {
     match find(state, region, id)?.rules.iter().find(|r| r.id == rule) {
         Some(rule) => Ok(Reply::json(200, rule)),
         None => no_rule(),
     }
 }
 
-pub fn create_rule(state: &mut State, region: &str, id: &str, input: RuleIn) -> Result<Reply, Failure> {
+pub fn create_rule(state: &mut State, region: &str, id: &str, input: RuleIn) -> Answer<Reply> {
     let firewall = find(state, region, id)?;
     if firewall.rules.len() >= MAX_RULES {
         return fail(400, "database_firewall_rules_invalid_params", format!("more than {MAX_RULES} rules"));
@@ -311,7 +308,7 @@ pub fn create_rule(state: &mut State, region: &str, id: &str, input: RuleIn) -> 
     Ok(reply)
 }
 
-pub fn delete_rule(state: &mut State, region: &str, id: &str, rule: &str) -> Result<Reply, Failure> {
+pub fn delete_rule(state: &mut State, region: &str, id: &str, rule: &str) -> Answer<Reply> {
     let firewall = find(state, region, id)?;
     if !firewall.rules.iter().any(|r| r.id == rule) {
         return no_rule();
@@ -321,11 +318,11 @@ pub fn delete_rule(state: &mut State, region: &str, id: &str, rule: &str) -> Res
     Ok(Reply::json(200, &json!({"id": rule, "result": "success"})))
 }
 
-fn no_rule<T>() -> Result<T, Failure> {
+fn no_rule<T>() -> Answer<T> {
     fail(404, "database_firewall_rules_find", "Failed to find the firewall rule within the internal database")
 }
 
-fn check_name(name: Option<String>) -> Result<String, Failure> {
+fn check_name(name: Option<String>) -> Answer<String> {
     match name.map(|name| name.trim().to_owned()) {
         Some(name) if !name.is_empty() && name.chars().count() <= MAX_NAME_CHARS => Ok(name),
         _ => fail(
@@ -364,9 +361,9 @@ fn open_rules(firewall: &str) -> Vec<Rule> {
 }
 
 impl RuleIn {
-    fn check(self, firewall: &str) -> Result<Rule, Failure> {
+    fn check(self, firewall: &str) -> Answer<Rule> {
         let wrong = |reason: String| fail(400, "database_firewall_rules_invalid_params", reason);
-        let one_of = |value: Option<String>, allowed: &[&str]| -> Result<String, Failure> {
+        let one_of = |value: Option<String>, allowed: &[&str]| -> Answer<String> {
             let value =
                 value.filter(|v| !v.is_empty()).map_or_else(|| allowed[0].to_owned(), |v| v.to_ascii_lowercase());
             if allowed.contains(&value.as_str()) {
@@ -397,7 +394,7 @@ impl RuleIn {
             _ if given.is_empty() => return fail(400, "parameter_start_port_missing", "The start port is missing"),
             _ => return wrong(format!("{given} is not a port or a range of ports")),
         }
-        let mut cidr = self.cidr.map(Words::list).unwrap_or_default();
+        let mut cidr = self.cidr.map(WordList::list).unwrap_or_default();
         if cidr.is_empty() {
             cidr.push("0.0.0.0/0".into());
         }

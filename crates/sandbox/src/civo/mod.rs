@@ -3,13 +3,14 @@
 mod account;
 mod catalog;
 mod cluster;
-mod clusters;
-mod failure;
-mod field;
+mod cluster_calls;
+mod errors;
 mod firewall;
-mod network;
-mod pools;
-mod show;
+mod loose_fields;
+mod node_pool;
+mod node_pool_calls;
+mod shown;
+mod vpc;
 
 use std::sync::Arc;
 
@@ -23,9 +24,9 @@ use crate::registry::{CloudName, CloudStore, SimulatedCloud};
 use crate::table::{AnyTable, Table};
 use crate::world::{ClusterView, View, World};
 use cluster::Cluster;
-use failure::{Failure, fail};
+use errors::{Answer, fail};
 use firewall::Firewall;
-use network::Network;
+use vpc::Network;
 
 pub const NAME: CloudName = CloudName("civo");
 
@@ -63,7 +64,7 @@ impl CloudStore for Store {
     }
 
     fn seed(&mut self, now: SimTime) {
-        network::seed(self, now);
+        vpc::seed(self, now);
     }
 
     fn cluster_view(&self, id: &str, now: SimTime) -> Option<ClusterView> {
@@ -72,7 +73,7 @@ impl CloudStore for Store {
 }
 
 impl Store {
-    fn default_network(&self, region: &str) -> Result<&Network, Failure> {
+    fn default_network(&self, region: &str) -> Answer<&Network> {
         match self.networks.first(&format!("name:{region}/default")) {
             Some(network) => Ok(network),
             None => fail(404, "database_network_not_found", "The region has no default network"),
@@ -101,12 +102,12 @@ impl Cloud for Civo {
     }
 
     fn refuse(&self, refusal: &Refusal) -> Reply {
-        failure::refuse(refusal)
+        errors::refuse(refusal)
     }
 }
 
 impl Civo {
-    fn route(&self, call: &Call) -> Result<Reply, Failure> {
+    fn route(&self, call: &Call) -> Answer<Reply> {
         let segments = call.segments();
         let mut path: Vec<&str> = segments.iter().map(AsRef::as_ref).collect();
         if path.first() != Some(&"v2") {
@@ -162,16 +163,14 @@ impl Civo {
         })
     }
 
-    fn networks(&self, call: &Call, path: &[&str]) -> Result<Reply, Failure> {
+    fn networks(&self, call: &Call, path: &[&str]) -> Answer<Reply> {
         let region = region_of(call)?;
         match (call.method.as_str(), path) {
-            ("GET", []) => Ok(self.world.with(|state| network::list(state, region, call.effects.lag))),
-            ("GET", [id]) => self.world.with(|state| network::get(state, region, id)),
-            ("GET", [id, "subnets"]) => {
-                self.world.with(|state| network::find(state, region, id).map(|_| account::none()))
-            }
+            ("GET", []) => Ok(self.world.with(|state| vpc::list(state, region, call.effects.lag))),
+            ("GET", [id]) => self.world.with(|state| vpc::get(state, region, id)),
+            ("GET", [id, "subnets"]) => self.world.with(|state| vpc::find(state, region, id).map(|_| account::none())),
             (method, [id, "subnets", ..]) => {
-                self.world.with(|state| network::find(state, region, id).map(|_| ()))?;
+                self.world.with(|state| vpc::find(state, region, id).map(|_| ()))?;
                 match method {
                     "POST" => fail(403, "subnet_create_unavailable", "The sandbox does not simulate subnets"),
                     _ => {
@@ -181,18 +180,18 @@ impl Civo {
             }
             ("POST", []) => {
                 let input = call.json()?;
-                self.world.with(|state| network::create(state, region, input))
+                self.world.with(|state| vpc::create(state, region, input))
             }
             ("PUT", [id]) => {
                 let input = call.json()?;
-                self.world.with(|state| network::update(state, region, id, input))
+                self.world.with(|state| vpc::update(state, region, id, input))
             }
-            ("DELETE", [id]) => self.world.with(|state| network::delete(state, region, id)),
+            ("DELETE", [id]) => self.world.with(|state| vpc::delete(state, region, id)),
             _ => self.unknown(call),
         }
     }
 
-    fn firewalls(&self, call: &Call, path: &[&str]) -> Result<Reply, Failure> {
+    fn firewalls(&self, call: &Call, path: &[&str]) -> Answer<Reply> {
         let region = region_of(call)?;
         match (call.method.as_str(), path) {
             ("GET", []) => Ok(self.world.with(|state| firewall::list(state, region, call.effects.lag))),
@@ -217,52 +216,52 @@ impl Civo {
         }
     }
 
-    fn clusters(&self, call: &Call, path: &[&str]) -> Result<Reply, Failure> {
+    fn clusters(&self, call: &Call, path: &[&str]) -> Answer<Reply> {
         let region = region_of(call)?;
         let (kube, effects) = (&*self.kube, &call.effects);
         match (call.method.as_str(), path) {
-            ("GET", []) => Ok(self.world.with(|state| clusters::list(state, region, call, kube))),
-            ("GET", [id]) => self.world.with(|state| clusters::get(state, region, id, kube)),
-            ("GET", [id, "instances"]) => self.world.with(|state| clusters::instances(state, region, id)),
+            ("GET", []) => Ok(self.world.with(|state| cluster_calls::list(state, region, call, kube))),
+            ("GET", [id]) => self.world.with(|state| cluster_calls::get(state, region, id, kube)),
+            ("GET", [id, "instances"]) => self.world.with(|state| cluster_calls::instances(state, region, id)),
             ("POST", []) => {
                 let input = call.json()?;
-                self.world.with(|state| clusters::create(state, region, input, effects, kube))
+                self.world.with(|state| cluster_calls::create(state, region, input, effects, kube))
             }
             ("PUT", [id]) => {
                 let input = call.json()?;
-                self.world.with(|state| clusters::update(state, region, id, input, effects, kube))
+                self.world.with(|state| cluster_calls::update(state, region, id, input, effects, kube))
             }
-            ("DELETE", [id]) => self.world.with(|state| clusters::delete(state, region, id)),
+            ("DELETE", [id]) => self.world.with(|state| cluster_calls::delete(state, region, id)),
             ("POST", [id, "recycle"]) => {
                 let input = call.json()?;
-                self.world.with(|state| pools::recycle(state, region, id, &input))
+                self.world.with(|state| node_pool_calls::recycle(state, region, id, &input))
             }
-            ("GET", [id, "pools"]) => self.world.with(|state| pools::list(state, region, id)),
-            ("GET", [id, "pools", pid]) => self.world.with(|state| pools::get(state, region, id, pid)),
+            ("GET", [id, "pools"]) => self.world.with(|state| node_pool_calls::list(state, region, id)),
+            ("GET", [id, "pools", pid]) => self.world.with(|state| node_pool_calls::get(state, region, id, pid)),
             ("POST", [id, "pools"]) => {
                 let input = call.json()?;
-                self.world.with(|state| pools::create(state, region, id, input, effects))
+                self.world.with(|state| node_pool_calls::create(state, region, id, input, effects))
             }
             ("PUT", [id, "pools", pid]) => {
                 let input = call.json()?;
-                self.world.with(|state| pools::update(state, region, id, pid, input, effects))
+                self.world.with(|state| node_pool_calls::update(state, region, id, pid, input, effects))
             }
-            ("DELETE", [id, "pools", pid]) => self.world.with(|state| pools::delete(state, region, id, pid)),
+            ("DELETE", [id, "pools", pid]) => self.world.with(|state| node_pool_calls::delete(state, region, id, pid)),
             ("DELETE", [id, "pools", pid, "instances", instance]) => {
-                self.world.with(|state| pools::delete_instance(state, region, id, pid, instance))
+                self.world.with(|state| node_pool_calls::delete_instance(state, region, id, pid, instance))
             }
             _ => self.unknown(call),
         }
     }
 
-    fn unknown(&self, call: &Call) -> Result<Reply, Failure> {
+    fn unknown(&self, call: &Call) -> Answer<Reply> {
         tracing::warn!(method = %call.method, path = call.path, "the sandbox's Civo does not know this path");
         Err(Refusal::UnknownPath.into())
     }
 }
 
 /// The region stands in the query of reads and deletes and in the body of creates and updates.
-fn region_of(call: &Call) -> Result<&'static str, Failure> {
+fn region_of(call: &Call) -> Answer<&'static str> {
     let mut code = call.query("region").unwrap_or_default().to_owned();
     if code.is_empty() {
         let body: Value = call.json()?;

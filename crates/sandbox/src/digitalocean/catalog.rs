@@ -161,15 +161,6 @@ pub fn sizes() -> Vec<Value> {
         .collect()
 }
 
-pub fn account(team: &str) -> Value {
-    json!({"account": {
-        "droplet_limit": 1000, "floating_ip_limit": 5, "reserved_ip_limit": 5, "volume_limit": 100,
-        "email": "sandbox@berth.dev", "name": "Sandbox", "uuid": "5a4db0c5-0000-4000-8000-00000000d0c5",
-        "email_verified": true, "status": "active", "status_message": "",
-        "team": {"uuid": team, "name": "Sandbox"},
-    }})
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

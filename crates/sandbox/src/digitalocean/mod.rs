@@ -1,16 +1,17 @@
 //! DigitalOcean's HTTP API on top of the sandbox's core.
 
+mod account;
 mod catalog;
 mod cluster;
-mod page;
-mod pool;
-mod rate;
-mod reads;
-mod refusal;
+mod cluster_calls;
+mod errors;
+mod node_pool;
+mod node_pool_calls;
+mod paging;
+mod rate_limit;
+mod shown;
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod tests_of_clients;
 mod vpc;
 
 use std::sync::Arc;
@@ -25,9 +26,9 @@ use crate::kube::KubeServer;
 use crate::registry::{CloudName, CloudStore, SimulatedCloud};
 use crate::table::{AnyTable, Table};
 use crate::world::{ClusterView, View, World, new_id};
-use page::Page;
-use rate::{Meter, Rate};
-use refusal::{Answer, No};
+use errors::{Answer, ApiError};
+use paging::Page;
+use rate_limit::{Meter, Rate};
 
 pub const NAME: CloudName = CloudName("digitalocean");
 
@@ -49,7 +50,7 @@ type State<'a> = View<'a, Store>;
 pub struct Store {
     vpcs: Table<vpc::Vpc>,
     clusters: Table<cluster::Cluster>,
-    pools: Table<pool::Pool>,
+    pools: Table<node_pool::Pool>,
     rate: Rate,
 }
 
@@ -88,7 +89,7 @@ impl Cloud for DigitalOcean {
             let now = state.now;
             let meter = state.store.rate.count(now, quota.requests_per_hour, quota.requests_per_minute);
             let answer = match meter.refused_for_ms {
-                Some(_) => Err(No { status: 429, message: "API Rate limit exceeded.".into() }),
+                Some(_) => Err(ApiError { status: 429, message: "API Rate limit exceeded.".into() }),
                 None => route(state, &self.kube, call),
             };
             (meter, answer)
@@ -98,7 +99,7 @@ impl Cloud for DigitalOcean {
     }
 
     fn refuse(&self, refusal: &Refusal) -> Reply {
-        stamp(refusal::of(refusal).reply())
+        stamp(errors::of(refusal).reply())
     }
 }
 
@@ -140,13 +141,13 @@ fn route(state: &mut State, kube: &KubeServer, call: &Call) -> Answer<Reply> {
     let segments = call.segments();
     let path: Vec<&str> = segments.iter().map(AsRef::as_ref).collect();
     let Some(("v2", path)) = path.split_first().map(|(first, rest)| (*first, rest)) else {
-        return Err(refusal::not_found());
+        return Err(errors::not_found());
     };
     let method = &call.method;
     let ok = |value: &Value| Ok(Reply::json(200, value));
     let paged = |root: &str, all: Vec<Value>| Ok(Reply::json(200, &Page::of(call).cut(call, root, all)));
     match path {
-        ["account"] if method == GET => ok(&catalog::account(state.account)),
+        ["account"] if method == GET => ok(&account::account(state.account)),
         ["regions"] if method == GET => paged("regions", catalog::regions()),
         ["sizes"] if method == GET => paged("sizes", catalog::sizes()),
         ["1-clicks"] if method == GET => ok(&json!({"1_clicks": []})),
@@ -158,39 +159,39 @@ fn route(state: &mut State, kube: &KubeServer, call: &Call) -> Answer<Reply> {
         ["vpcs", id] if method == DELETE => vpc::delete(state, id),
         ["vpcs", id, "members"] if method == GET => vpc::members(state, call, id),
         ["kubernetes", rest @ ..] => kubernetes(state, kube, call, rest),
-        _ => reads::route(state, call, path).unwrap_or_else(|| Err(refusal::not_found())),
+        _ => account::route(state, call, path).unwrap_or_else(|| Err(errors::not_found())),
     }
 }
 
 fn kubernetes(state: &mut State, kube: &KubeServer, call: &Call, path: &[&str]) -> Answer<Reply> {
     match (call.method.as_str(), path) {
         ("GET", ["options"]) => Ok(Reply::json(200, &catalog::options())),
-        ("POST", ["registry"]) => cluster::registry(state, call, true),
-        ("DELETE", ["registry"]) => cluster::registry(state, call, false),
-        ("GET", ["clusters"]) => cluster::list(state, kube, call),
-        ("POST", ["clusters"]) => cluster::create(state, kube, call),
-        ("GET", ["clusters", id]) => cluster::get(state, kube, id),
-        ("PUT", ["clusters", id]) => cluster::update(state, kube, call, id),
-        ("DELETE", ["clusters", id]) => cluster::delete(state, id),
-        ("GET", ["clusters", id, "kubeconfig"]) => cluster::kubeconfig(state, kube, id),
-        ("GET", ["clusters", id, "credentials"]) => cluster::credentials(state, kube, call, id),
-        ("GET", ["clusters", id, "user"]) => cluster::user(state, id),
-        ("GET", ["clusters", id, "status_messages"]) => cluster::messages(state, id),
-        ("GET", ["clusters", id, "upgrades"]) => cluster::upgrades(state, id),
-        ("POST", ["clusters", id, "upgrade"]) => cluster::upgrade(state, call, id),
-        ("GET", ["clusters", id, "destroy_with_associated_resources"]) => cluster::associated(state, id),
+        ("POST", ["registry"]) => cluster_calls::registry(state, call, true),
+        ("DELETE", ["registry"]) => cluster_calls::registry(state, call, false),
+        ("GET", ["clusters"]) => cluster_calls::list(state, kube, call),
+        ("POST", ["clusters"]) => cluster_calls::create(state, kube, call),
+        ("GET", ["clusters", id]) => cluster_calls::get(state, kube, id),
+        ("PUT", ["clusters", id]) => cluster_calls::update(state, kube, call, id),
+        ("DELETE", ["clusters", id]) => cluster_calls::delete(state, id),
+        ("GET", ["clusters", id, "kubeconfig"]) => cluster_calls::kubeconfig(state, kube, id),
+        ("GET", ["clusters", id, "credentials"]) => cluster_calls::credentials(state, kube, call, id),
+        ("GET", ["clusters", id, "user"]) => cluster_calls::user(state, id),
+        ("GET", ["clusters", id, "status_messages"]) => cluster_calls::messages(state, id),
+        ("GET", ["clusters", id, "upgrades"]) => cluster_calls::upgrades(state, id),
+        ("POST", ["clusters", id, "upgrade"]) => cluster_calls::upgrade(state, call, id),
+        ("GET", ["clusters", id, "destroy_with_associated_resources"]) => cluster_calls::associated(state, id),
         ("DELETE", ["clusters", id, "destroy_with_associated_resources", "selective" | "dangerous"]) => {
-            cluster::delete(state, id)
+            cluster_calls::delete(state, id)
         }
-        ("GET", ["clusters", id, "node_pools"]) => pool::list(state, call, id),
-        ("POST", ["clusters", id, "node_pools"]) => pool::create(state, call, id),
-        ("GET", ["clusters", id, "node_pools", pool]) => pool::get(state, id, pool),
-        ("PUT", ["clusters", id, "node_pools", pool]) => pool::update(state, call, id, pool),
-        ("DELETE", ["clusters", id, "node_pools", pool]) => pool::delete(state, id, pool),
-        ("POST", ["clusters", id, "node_pools", pool, "recycle"]) => pool::recycle(state, call, id, pool),
+        ("GET", ["clusters", id, "node_pools"]) => node_pool_calls::list(state, call, id),
+        ("POST", ["clusters", id, "node_pools"]) => node_pool_calls::create(state, call, id),
+        ("GET", ["clusters", id, "node_pools", pool]) => node_pool_calls::get(state, id, pool),
+        ("PUT", ["clusters", id, "node_pools", pool]) => node_pool_calls::update(state, call, id, pool),
+        ("DELETE", ["clusters", id, "node_pools", pool]) => node_pool_calls::delete(state, id, pool),
+        ("POST", ["clusters", id, "node_pools", pool, "recycle"]) => node_pool_calls::recycle(state, call, id, pool),
         ("DELETE", ["clusters", id, "node_pools", pool, "nodes", node]) => {
-            pool::delete_node(state, call, id, pool, node)
+            node_pool_calls::delete_node(state, call, id, pool, node)
         }
-        _ => Err(refusal::not_found()),
+        _ => Err(errors::not_found()),
     }
 }

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::State;
-use super::refusal::{self, Answer};
-use super::{Store, catalog, page::Page};
+use super::errors::{self, Answer};
+use super::{Store, catalog, paging::Page, shown};
 use crate::clock::SimTime;
 use crate::http::{Call, Reply};
 use crate::table::Object;
@@ -86,20 +86,20 @@ pub fn seed(store: &mut Store, now: SimTime) {
 
 pub fn list(state: &State, call: &Call) -> Answer<Reply> {
     let (page, vpcs) = (Page::of(call), state.store.vpcs.behind("", call.effects.lag));
-    let items = vpcs.iter().skip(page.offset()).take(page.len()).map(|vpc| shown(vpc)).collect();
+    let items = vpcs.iter().skip(page.offset()).take(page.len()).map(|vpc| shown::vpc(vpc)).collect();
     Ok(Reply::json(200, &page.wrap(call, "vpcs", items, vpcs.len())))
 }
 
 pub fn get(state: &State, id: &str) -> Answer<Reply> {
-    let vpc = state.store.vpcs.get(id).ok_or_else(refusal::not_found)?;
-    Ok(Reply::json(200, &json!({"vpc": shown(vpc)})))
+    let vpc = state.store.vpcs.get(id).ok_or_else(errors::not_found)?;
+    Ok(Reply::json(200, &json!({"vpc": shown::vpc(vpc)})))
 }
 
 pub fn create(state: &mut State, call: &Call) -> Answer<Reply> {
-    let body: Create = call.json().map_err(|bad| refusal::of(&bad))?;
+    let body: Create = call.json().map_err(|bad| errors::of(&bad))?;
     check_name(state.store, &body.name, None)?;
     if !catalog::has_region(&body.region) {
-        return Err(refusal::invalid(format!("region \"{}\" is not available for VPCs", body.region)));
+        return Err(errors::invalid(format!("region \"{}\" is not available for VPCs", body.region)));
     }
     let description = body.description.unwrap_or_default();
     check_description(&description)?;
@@ -108,20 +108,20 @@ pub fn create(state: &mut State, call: &Call) -> Answer<Reply> {
         None => free_range(state.store)?,
     };
     if state.store.vpcs.len() as u64 >= state.quota.networks.saturating_add(catalog::REGIONS.len() as u64) {
-        return Err(refusal::limit_reached("VPC"));
+        return Err(errors::limit_reached("VPC"));
     }
     let (id, now) = (new_id(), state.now);
     let vpc = Vpc { id, name: body.name, description, ip_range, region: body.region, default: false, created: now };
-    let reply = Reply::json(201, &json!({"vpc": shown(&vpc)}));
+    let reply = Reply::json(201, &json!({"vpc": shown::vpc(&vpc)}));
     state.store.vpcs.insert(vpc);
     Ok(reply)
 }
 
 /// PUT takes what is not given as empty, PATCH leaves it as it is.
 pub fn update(state: &mut State, call: &Call, id: &str, whole: bool) -> Answer<Reply> {
-    let body: Update = call.json().map_err(|bad| refusal::of(&bad))?;
+    let body: Update = call.json().map_err(|bad| errors::of(&bad))?;
     let store = &mut *state.store;
-    let old = store.vpcs.get(id).ok_or_else(refusal::not_found)?.clone();
+    let old = store.vpcs.get(id).ok_or_else(errors::not_found)?.clone();
     let name = body.name.unwrap_or_else(|| old.name.clone());
     check_name(store, &name, Some(id))?;
     let description = match body.description {
@@ -146,13 +146,13 @@ pub fn update(state: &mut State, call: &Call, id: &str, whole: bool) -> Answer<R
 
 pub fn delete(state: &mut State, id: &str) -> Answer<Reply> {
     let store = &mut *state.store;
-    let vpc = store.vpcs.get(id).ok_or_else(refusal::not_found)?;
+    let vpc = store.vpcs.get(id).ok_or_else(errors::not_found)?;
     if vpc.default {
-        return Err(refusal::forbidden("Can not delete default VPCs"));
+        return Err(errors::forbidden("Can not delete default VPCs"));
     }
     if store.clusters.count(&format!("vpc:{id}")) > 0 {
         // Not 409: DigitalOcean's Terraform provider tries again after 403 alone.
-        return Err(refusal::forbidden("Can not delete VPC with members"));
+        return Err(errors::forbidden("Can not delete VPC with members"));
     }
     store.vpcs.remove(id);
     Ok(Reply::empty(204))
@@ -160,7 +160,7 @@ pub fn delete(state: &mut State, id: &str) -> Answer<Reply> {
 
 pub fn members(state: &State, call: &Call, id: &str) -> Answer<Reply> {
     let store = &state.store;
-    store.vpcs.get(id).ok_or_else(refusal::not_found)?;
+    store.vpcs.get(id).ok_or_else(errors::not_found)?;
     let wanted = call.query("resource_type").is_none_or(|kind| kind == "kubernetes");
     let members: Vec<Value> = store
         .clusters
@@ -171,51 +171,44 @@ pub fn members(state: &State, call: &Call, id: &str) -> Answer<Reply> {
     Ok(Reply::json(200, &Page::of(call).cut(call, "members", members)))
 }
 
-pub fn shown(vpc: &Vpc) -> Value {
-    json!({
-        "id": vpc.id, "urn": format!("do:vpc:{}", vpc.id), "name": vpc.name, "description": vpc.description,
-        "ip_range": vpc.ip_range, "region": vpc.region, "created_at": vpc.created.rfc3339(), "default": vpc.default,
-    })
-}
-
 fn check_name(store: &Store, name: &str, own: Option<&str>) -> Answer<()> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.');
     if name.is_empty() || name.len() > MAX_NAME || !name.chars().all(allowed) {
-        return Err(refusal::invalid(
+        return Err(errors::invalid(
             "Name is invalid: it must contain alphanumeric characters, dashes, and periods only",
         ));
     }
     if store.vpcs.find(&format!("name:{name}")).any(|vpc| Some(vpc.id.as_str()) != own) {
-        return Err(refusal::invalid(format!("Name must be unique: a VPC named \"{name}\" already exists")));
+        return Err(errors::invalid(format!("Name must be unique: a VPC named \"{name}\" already exists")));
     }
     Ok(())
 }
 
 fn check_description(description: &str) -> Answer<()> {
     if description.chars().count() > MAX_DESCRIPTION {
-        return Err(refusal::invalid(format!("Description is too long (maximum is {MAX_DESCRIPTION} characters)")));
+        return Err(errors::invalid(format!("Description is too long (maximum is {MAX_DESCRIPTION} characters)")));
     }
     Ok(())
 }
 
 fn check_range(store: &Store, text: &str) -> Answer<String> {
     let range: Ipv4Net =
-        text.parse().map_err(|_| refusal::invalid(format!("IP range \"{text}\" is not a valid CIDR")))?;
+        text.parse().map_err(|_| errors::invalid(format!("IP range \"{text}\" is not a valid CIDR")))?;
     if range.trunc() != range {
-        return Err(refusal::invalid(format!(
+        return Err(errors::invalid(format!(
             "IP range \"{text}\" is not a network address; did you mean {}?",
             range.trunc()
         )));
     }
     if !(16..=28).contains(&range.prefix_len()) {
-        return Err(refusal::invalid("IP range must be between /16 and /28"));
+        return Err(errors::invalid("IP range must be between /16 and /28"));
     }
     let private = PRIVATE.iter().filter_map(|net| net.parse::<Ipv4Net>().ok()).any(|net| net.contains(&range));
     if !private {
-        return Err(refusal::invalid("IP range must be within a private range as defined in RFC 1918"));
+        return Err(errors::invalid("IP range must be within a private range as defined in RFC 1918"));
     }
     if overlaps(store, &range) {
-        return Err(refusal::invalid("This range/size overlaps with another VPC network in your account"));
+        return Err(errors::invalid("This range/size overlaps with another VPC network in your account"));
     }
     Ok(range.to_string())
 }
@@ -236,8 +229,8 @@ fn free_range(store: &Store) -> Answer<String> {
     let (first, count) = (u32::from_be_bytes([10, 116, 0, 0]) >> 12, 1u32 << 12);
     let base = u32::from_be_bytes([10, 0, 0, 0]) >> 12;
     let free = (0..count).map(|n| base + (first - base + n) % count).find(|block| !blocks.contains(block));
-    let block = free.ok_or_else(|| refusal::invalid("no free IP range is left in your account"))?;
+    let block = free.ok_or_else(|| errors::invalid("no free IP range is left in your account"))?;
     Ipv4Net::new((block << 12).into(), 20)
         .map(|net| net.to_string())
-        .map_err(|_| refusal::invalid("no free IP range is left"))
+        .map_err(|_| errors::invalid("no free IP range is left"))
 }

@@ -23,7 +23,7 @@ use tokio_rustls::TlsAcceptor;
 use super::api::{self, Ask, Given};
 use super::status::{self, Refused};
 use super::{Clusters, identity, watch};
-use crate::faults::Outcome;
+use crate::faults::FaultEffect;
 use crate::http::{Refusal, parse_query};
 use crate::server::Dropped;
 
@@ -180,20 +180,20 @@ async fn respond(clusters: &Arc<Clusters>, caller: &Caller, request: Request<Inc
         std::future::pending::<()>().await;
     };
     match verdict.outcome {
-        Outcome::Pass => Ok(handle()?),
-        Outcome::Refuse(refusal) => Err(status::fault(&refusal).into()),
+        FaultEffect::Pass => Ok(handle()?),
+        FaultEffect::Refuse(refusal) => Err(status::fault(&refusal).into()),
         // Rules for clusters cannot ask for it.
-        Outcome::Late(_) => Err(status::fault(&Refusal::Injected { status: 504, retry_after: None }).into()),
-        Outcome::DropBefore => Err(Ending::Dropped),
-        Outcome::DropAfter => {
+        FaultEffect::Late(_) => Err(status::fault(&Refusal::Injected { status: 504, retry_after: None }).into()),
+        FaultEffect::DropBefore => Err(Ending::Dropped),
+        FaultEffect::DropAfter => {
             handle()?;
             Err(Ending::Dropped)
         }
-        Outcome::HoldBefore => {
+        FaultEffect::HoldBefore => {
             hold().await;
             Err(Ending::Dropped)
         }
-        Outcome::HoldAfter => {
+        FaultEffect::HoldAfter => {
             handle()?;
             hold().await;
             Err(Ending::Dropped)

@@ -6,59 +6,63 @@ use crate::http::{Refusal, Reply};
 
 /// Why a call is turned down.
 #[derive(Clone, Debug, PartialEq)]
-pub struct No {
+pub struct ApiError {
     pub status: u16,
     pub message: String,
 }
 
-pub type Answer<T> = Result<T, No>;
+pub type Answer<T> = Result<T, ApiError>;
 
-impl No {
+impl ApiError {
     pub fn reply(&self) -> Reply {
         // The id of the request is known only where headers are added; see `stamp`.
         Reply::json(self.status, &json!({"id": error_id(self.status), "message": self.message}))
     }
 }
 
-pub fn not_found() -> No {
-    No { status: 404, message: "The resource you were accessing could not be found.".into() }
+pub fn not_found() -> ApiError {
+    ApiError { status: 404, message: "The resource you were accessing could not be found.".into() }
 }
 
-pub fn invalid(message: impl Into<String>) -> No {
-    No { status: 422, message: message.into() }
+pub fn invalid(message: impl Into<String>) -> ApiError {
+    ApiError { status: 422, message: message.into() }
 }
 
 /// The wording of Kubernetes' part of the API.
-pub fn invalid_spec(message: impl AsRef<str>) -> No {
+pub fn invalid_spec(message: impl AsRef<str>) -> ApiError {
     invalid(format!("validation error: {}", message.as_ref()))
 }
 
-pub fn forbidden(message: impl Into<String>) -> No {
-    No { status: 403, message: message.into() }
+pub fn forbidden(message: impl Into<String>) -> ApiError {
+    ApiError { status: 403, message: message.into() }
 }
 
-pub fn not_yet(message: impl Into<String>) -> No {
-    No { status: 412, message: message.into() }
+pub fn not_yet(message: impl Into<String>) -> ApiError {
+    ApiError { status: 412, message: message.into() }
 }
 
-pub fn limit_reached(what: &str) -> No {
+pub fn limit_reached(what: &str) -> ApiError {
     invalid_spec(format!("this would exceed your account's {what} limit"))
 }
 
-pub fn no_capacity(region: &str) -> No {
+pub fn no_capacity(region: &str) -> ApiError {
     invalid_spec(format!("region {region} has no capacity for the requested nodes at this time"))
 }
 
 /// What the core refuses, in DigitalOcean's words.
-pub fn of(refusal: &Refusal) -> No {
+pub fn of(refusal: &Refusal) -> ApiError {
     match refusal {
         Refusal::Quota => limit_reached("Droplet"),
         Refusal::NoCapacity { region } => no_capacity(region),
-        Refusal::BadToken => No { status: 401, message: "Unable to authenticate you".into() },
+        Refusal::BadToken => ApiError { status: 401, message: "Unable to authenticate you".into() },
         Refusal::UnknownPath => not_found(),
-        Refusal::BadBody(why) => No { status: 400, message: format!("the request body could not be parsed: {why}") },
-        Refusal::BodyTooLarge | Refusal::StateFile(_) => No { status: refusal.status(), message: refusal.to_string() },
-        Refusal::Injected { status, .. } => No { status: *status, message: usual_message(*status).into() },
+        Refusal::BadBody(why) => {
+            ApiError { status: 400, message: format!("the request body could not be parsed: {why}") }
+        }
+        Refusal::BodyTooLarge | Refusal::StateFile(_) => {
+            ApiError { status: refusal.status(), message: refusal.to_string() }
+        }
+        Refusal::Injected { status, .. } => ApiError { status: *status, message: usual_message(*status).into() },
     }
 }
 

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::catalog;
-use super::cluster::{Cluster, Installed, Node, Pool, Taint};
+use super::cluster::{Cluster, Installed};
+use super::node_pool::{Node, Pool, Taint};
 use crate::clock::SimTime;
 use crate::kube::{self, KubeServer};
 

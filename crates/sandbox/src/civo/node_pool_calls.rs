@@ -7,10 +7,11 @@ use serde_json::json;
 
 use super::State;
 use super::catalog;
-use super::cluster::{Cluster, Pool, Taint};
-use super::clusters::{self, alive, find};
-use super::failure::{Failure, fail};
-use super::show;
+use super::cluster::Cluster;
+use super::cluster_calls::{self, alive, find};
+use super::errors::{Answer, fail};
+use super::node_pool::{Pool, Taint};
+use super::shown;
 use crate::clock::SimTime;
 use crate::http::{Effects, Reply};
 use crate::world::{Dice, new_id};
@@ -36,7 +37,7 @@ impl PoolIn {
     }
 
     /// A new pool, without nodes yet.
-    fn check(self) -> Result<Pool, Failure> {
+    fn check(self) -> Answer<Pool> {
         let id = self.id.filter(|id| !id.is_empty()).unwrap_or_else(new_id);
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         if id.len() > MAX_ID_CHARS || !id.chars().all(plain) {
@@ -65,7 +66,7 @@ impl PoolIn {
     }
 
     /// Puts what was sent into an existing pool. Its size is what it is.
-    fn apply(self, pool: &mut Pool, cluster: &str, now: SimTime, dice: &mut Dice, stuck: bool) -> Result<(), Failure> {
+    fn apply(self, pool: &mut Pool, cluster: &str, now: SimTime, dice: &mut Dice, stuck: bool) -> Answer<()> {
         if self.size.is_some_and(|size| !size.is_empty() && size != pool.size) {
             return fail(400, "database_kubernetes_cluster_invalid", "The size of an existing pool cannot be changed");
         }
@@ -83,7 +84,7 @@ impl PoolIn {
     }
 }
 
-pub fn check_count(count: i64) -> Result<usize, Failure> {
+pub fn check_count(count: i64) -> Answer<usize> {
     match usize::try_from(count) {
         Ok(count) if (1..=MAX_NODES_IN_POOL).contains(&count) => Ok(count),
         _ => fail(
@@ -94,7 +95,7 @@ pub fn check_count(count: i64) -> Result<usize, Failure> {
     }
 }
 
-fn check_taints(taints: &[Taint]) -> Result<(), Failure> {
+fn check_taints(taints: &[Taint]) -> Answer<()> {
     let effects = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
     match taints.iter().find(|taint| taint.key.is_empty() || !effects.contains(&taint.effect.as_str())) {
         None => Ok(()),
@@ -105,7 +106,7 @@ fn check_taints(taints: &[Taint]) -> Result<(), Failure> {
     }
 }
 
-pub fn check_all(pools: Vec<PoolIn>) -> Result<Vec<Pool>, Failure> {
+pub fn check_all(pools: Vec<PoolIn>) -> Answer<Vec<Pool>> {
     if pools.len() > MAX_POOLS {
         return fail(400, "database_kubernetes_cluster_invalid", format!("A cluster has at most {MAX_POOLS} pools"));
     }
@@ -117,7 +118,7 @@ pub fn check_all(pools: Vec<PoolIn>) -> Result<Vec<Pool>, Failure> {
     }
 }
 
-fn duplicate<T>(id: &str) -> Result<T, Failure> {
+fn duplicate<T>(id: &str) -> Answer<T> {
     fail(409, "database_cluster_pool_duplicate", format!("A pool with the id {id} already exists in this cluster"))
 }
 
@@ -128,7 +129,7 @@ pub fn replace_all(
     now: SimTime,
     dice: &mut Dice,
     stuck: bool,
-) -> Result<(), Failure> {
+) -> Answer<()> {
     let ids: HashSet<String> = wanted.iter().filter_map(|pool| pool.id.clone()).collect();
     let name = cluster.name.clone();
     for pool in wanted {
@@ -148,7 +149,7 @@ pub fn replace_all(
     Ok(())
 }
 
-fn add(cluster: &mut Cluster, input: PoolIn, now: SimTime, dice: &mut Dice, stuck: bool) -> Result<(), Failure> {
+fn add(cluster: &mut Cluster, input: PoolIn, now: SimTime, dice: &mut Dice, stuck: bool) -> Answer<()> {
     let mut pool = input.check()?;
     if cluster.pools.iter().any(|other| other.id == pool.id) {
         return duplicate(&pool.id);
@@ -163,64 +164,57 @@ fn add(cluster: &mut Cluster, input: PoolIn, now: SimTime, dice: &mut Dice, stuc
 }
 
 /// A copy of the cluster without what is gone, ready to be changed.
-fn editable(state: &State, region: &str, id: &str) -> Result<Cluster, Failure> {
+fn editable(state: &State, region: &str, id: &str) -> Answer<Cluster> {
     let mut cluster = alive(find(state, region, id)?)?.clone();
     cluster.prune(state.now);
     Ok(cluster)
 }
 
-fn find_pool<'a>(cluster: &'a Cluster, pid: &str, now: SimTime) -> Result<&'a Pool, Failure> {
+fn find_pool<'a>(cluster: &'a Cluster, pid: &str, now: SimTime) -> Answer<&'a Pool> {
     match cluster.pools_at(now).find(|pool| pool.id == pid) {
         Some(pool) => Ok(pool),
         None => fail(404, "database_cluster_pool_not_found", "Failed to find the pool within the internal database"),
     }
 }
 
-fn staying_mut<'a>(cluster: &'a mut Cluster, pid: &str) -> Result<&'a mut Pool, Failure> {
+fn staying_mut<'a>(cluster: &'a mut Cluster, pid: &str) -> Answer<&'a mut Pool> {
     match cluster.pools.iter_mut().find(|pool| pool.id == pid && pool.gone_at.is_none()) {
         Some(pool) => Ok(pool),
         None => fail(404, "database_cluster_pool_not_found", "Failed to find the pool within the internal database"),
     }
 }
 
-pub fn list(state: &State, region: &str, id: &str) -> Result<Reply, Failure> {
+pub fn list(state: &State, region: &str, id: &str) -> Answer<Reply> {
     let cluster = find(state, region, id)?;
-    let pools: Vec<_> = cluster.pools_at(state.now).map(|pool| show::pool(cluster, pool, state.now)).collect();
+    let pools: Vec<_> = cluster.pools_at(state.now).map(|pool| shown::pool(cluster, pool, state.now)).collect();
     Ok(Reply::json(200, &pools))
 }
 
-pub fn get(state: &State, region: &str, id: &str, pid: &str) -> Result<Reply, Failure> {
+pub fn get(state: &State, region: &str, id: &str, pid: &str) -> Answer<Reply> {
     let cluster = find(state, region, id)?;
-    Ok(Reply::json(200, &show::pool(cluster, find_pool(cluster, pid, state.now)?, state.now)))
+    Ok(Reply::json(200, &shown::pool(cluster, find_pool(cluster, pid, state.now)?, state.now)))
 }
 
-pub fn create(state: &mut State, region: &str, id: &str, input: PoolIn, effects: &Effects) -> Result<Reply, Failure> {
+pub fn create(state: &mut State, region: &str, id: &str, input: PoolIn, effects: &Effects) -> Answer<Reply> {
     let mut cluster = editable(state, region, id)?;
     add(&mut cluster, input, state.now, state.dice, effects.stuck)?;
     let pid = cluster.pools.last().map(|pool| pool.id.clone()).unwrap_or_default();
-    clusters::grow(state, region, &cluster, effects)?;
-    clusters::store(state, cluster);
+    cluster_calls::grow(state, region, &cluster, effects)?;
+    cluster_calls::store(state, cluster);
     Ok(Reply::json(200, &json!({"id": pid, "result": "success"})))
 }
 
-pub fn update(
-    state: &mut State,
-    region: &str,
-    id: &str,
-    pid: &str,
-    input: PoolIn,
-    effects: &Effects,
-) -> Result<Reply, Failure> {
+pub fn update(state: &mut State, region: &str, id: &str, pid: &str, input: PoolIn, effects: &Effects) -> Answer<Reply> {
     let mut cluster = editable(state, region, id)?;
     let (now, name) = (state.now, cluster.name.clone());
     input.apply(staying_mut(&mut cluster, pid)?, &name, now, state.dice, effects.stuck)?;
-    clusters::grow(state, region, &cluster, effects)?;
-    let reply = Reply::json(200, &show::pool(&cluster, find_pool(&cluster, pid, now)?, now));
-    clusters::store(state, cluster);
+    cluster_calls::grow(state, region, &cluster, effects)?;
+    let reply = Reply::json(200, &shown::pool(&cluster, find_pool(&cluster, pid, now)?, now));
+    cluster_calls::store(state, cluster);
     Ok(reply)
 }
 
-pub fn delete(state: &mut State, region: &str, id: &str, pid: &str) -> Result<Reply, Failure> {
+pub fn delete(state: &mut State, region: &str, id: &str, pid: &str) -> Answer<Reply> {
     let mut cluster = editable(state, region, id)?;
     let leaving = find_pool(&cluster, pid, state.now)?.gone_at.is_some();
     if !leaving {
@@ -228,12 +222,12 @@ pub fn delete(state: &mut State, region: &str, id: &str, pid: &str) -> Result<Re
             return fail(400, "database_kubernetes_cluster_no_pools", "A cluster cannot be without a pool");
         }
         staying_mut(&mut cluster, pid)?.remove(state.now, state.dice);
-        clusters::store(state, cluster);
+        cluster_calls::store(state, cluster);
     }
     Ok(Reply::json(200, &json!({"id": pid, "result": "success"})))
 }
 
-pub fn delete_instance(state: &mut State, region: &str, id: &str, pid: &str, instance: &str) -> Result<Reply, Failure> {
+pub fn delete_instance(state: &mut State, region: &str, id: &str, pid: &str, instance: &str) -> Answer<Reply> {
     let mut cluster = editable(state, region, id)?;
     let pool = staying_mut(&mut cluster, pid)?;
     let Some(node) = pool.nodes.iter().find(|node| node.id == instance || node.name == instance) else {
@@ -242,12 +236,12 @@ pub fn delete_instance(state: &mut State, region: &str, id: &str, pid: &str, ins
     };
     let hostname = node.name.clone();
     destroy_node(&mut cluster, &hostname, state.now, state.dice)?;
-    clusters::store(state, cluster);
+    cluster_calls::store(state, cluster);
     Ok(Reply::json(200, &json!({"id": instance, "result": "success"})))
 }
 
 /// Takes one node out; its pool is one smaller afterwards.
-pub fn destroy_node(cluster: &mut Cluster, hostname: &str, now: SimTime, dice: &mut Dice) -> Result<(), Failure> {
+pub fn destroy_node(cluster: &mut Cluster, hostname: &str, now: SimTime, dice: &mut Dice) -> Answer<()> {
     let pool = pool_of(cluster, hostname)?;
     if pool.count < 2 {
         let reason = "The pool has no other instance to keep it going";
@@ -265,18 +259,18 @@ pub struct RecycleIn {
 }
 
 /// Replaces a node by a new one of the same pool.
-pub fn recycle(state: &mut State, region: &str, id: &str, input: &RecycleIn) -> Result<Reply, Failure> {
+pub fn recycle(state: &mut State, region: &str, id: &str, input: &RecycleIn) -> Answer<Reply> {
     let mut cluster = editable(state, region, id)?;
     let (now, name) = (state.now, cluster.name.clone());
     let pool = pool_of(&mut cluster, &input.hostname)?;
     let count = pool.count;
     leave(pool, &input.hostname, now, state.dice);
     pool.scale(&name, count, now, state.dice, false);
-    clusters::store(state, cluster);
+    cluster_calls::store(state, cluster);
     Ok(Reply::json(200, &json!({"id": id, "result": "success"})))
 }
 
-fn pool_of<'a>(cluster: &'a mut Cluster, hostname: &str) -> Result<&'a mut Pool, Failure> {
+fn pool_of<'a>(cluster: &'a mut Cluster, hostname: &str) -> Answer<&'a mut Pool> {
     let has = |pool: &&mut Pool| pool.nodes.iter().any(|node| node.name == hostname && node.gone_at.is_none());
     match cluster.pools.iter_mut().find(has) {
         Some(pool) => Ok(pool),

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::State;
 use super::catalog::REGIONS;
-use super::failure::{Failure, fail};
-use super::field::valid_cidr;
+use super::errors::{Answer, fail};
+use super::loose_fields::valid_cidr;
 use super::{Store, firewall};
 use crate::clock::SimTime;
 use crate::http::{Refusal, Reply};
@@ -108,12 +108,12 @@ pub fn list(state: &State, region: &str, lag: Duration) -> Reply {
     Reply::json(200, &all.into_iter().map(|network| network.show(state.now)).collect::<Vec<_>>())
 }
 
-pub fn get(state: &State, region: &str, id: &str) -> Result<Reply, Failure> {
+pub fn get(state: &State, region: &str, id: &str) -> Answer<Reply> {
     Ok(Reply::json(200, &find(state, region, id)?.show(state.now)))
 }
 
 /// By id, or by label or name: Civo's own client puts what its user typed into the path.
-pub fn find<'a>(state: &'a State, region: &str, id: &str) -> Result<&'a Network, Failure> {
+pub fn find<'a>(state: &'a State, region: &str, id: &str) -> Answer<&'a Network> {
     let networks = &state.store.networks;
     let by_id = networks.get(id).filter(|network| network.region == region);
     let by_label = || networks.first(&format!("name:{region}/{id}"));
@@ -124,7 +124,7 @@ pub fn find<'a>(state: &'a State, region: &str, id: &str) -> Result<&'a Network,
     }
 }
 
-pub fn create(state: &mut State, region: &str, input: NetworkIn) -> Result<Reply, Failure> {
+pub fn create(state: &mut State, region: &str, input: NetworkIn) -> Answer<Reply> {
     let label = check_label(input.label)?;
     if state.store.networks.count(&format!("name:{region}/{label}")) > 0 {
         return fail(
@@ -170,7 +170,7 @@ fn free_cidr(state: &State, region: &str) -> String {
     free.next().unwrap_or_else(|| "10.0.0.0/24".into())
 }
 
-pub fn update(state: &mut State, region: &str, id: &str, input: NetworkIn) -> Result<Reply, Failure> {
+pub fn update(state: &mut State, region: &str, id: &str, input: NetworkIn) -> Answer<Reply> {
     let network = find(state, region, id)?;
     let (id, old) = (network.id.clone(), network.label.clone());
     // An empty label leaves it as it is: so clients change the nameservers alone.
@@ -194,7 +194,7 @@ pub fn update(state: &mut State, region: &str, id: &str, input: NetworkIn) -> Re
     Ok(Reply::json(200, &json!({"id": id, "label": label, "result": "success"})))
 }
 
-pub fn delete(state: &mut State, region: &str, id: &str) -> Result<Reply, Failure> {
+pub fn delete(state: &mut State, region: &str, id: &str) -> Answer<Reply> {
     // Civo's Terraform provider sends DELETE again at each look, also once the network is gone.
     if state.store.networks.departed(id) {
         return Ok(Reply::json(200, &json!({"id": id, "result": "success"})));
@@ -233,7 +233,7 @@ pub fn delete(state: &mut State, region: &str, id: &str) -> Result<Reply, Failur
     Ok(Reply::json(200, &json!({"id": id, "result": "success"})))
 }
 
-fn check_label(label: Option<String>) -> Result<String, Failure> {
+fn check_label(label: Option<String>) -> Answer<String> {
     match label.map(|label| label.trim().to_owned()) {
         Some(label) if !label.is_empty() && label.chars().count() <= MAX_LABEL_CHARS => Ok(label),
         _ => fail(

@@ -7,16 +7,16 @@ use serde::{Deserialize, Deserializer};
 /// `"a b"`, `"a,b"` or `["a", "b"]`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
-pub enum Words {
+pub enum WordList {
     One(String),
     Many(Vec<String>),
 }
 
-impl Words {
+impl WordList {
     pub fn list(self) -> Vec<String> {
         match self {
-            Words::One(text) => text.split_whitespace().map(str::to_owned).collect(),
-            Words::Many(list) => list,
+            WordList::One(text) => text.split_whitespace().map(str::to_owned).collect(),
+            WordList::Many(list) => list,
         }
     }
 }
@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn tags_come_as_text_or_list() {
-        let words = |json: &str| serde_json::from_str::<Words>(json).map(Words::list).unwrap_or_default();
+        let words = |json: &str| serde_json::from_str::<WordList>(json).map(WordList::list).unwrap_or_default();
         assert_eq!(words("\"a  b\""), ["a", "b"]);
         assert_eq!(words("[\"a b\", \"c\"]"), ["a b", "c"]);
         assert!(words("\"\"").is_empty());

@@ -3,7 +3,7 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::tests::Cloud;
+use super::client::Cloud;
 
 const CLUSTERS: &str = "/v2/kubernetes/clusters";
 

@@ -5,24 +5,26 @@ use serde_json::json;
 use crate::http::{Refusal, Reply};
 
 #[derive(Debug)]
-pub struct Failure {
+pub struct ApiError {
     pub status: u16,
     pub code: &'static str,
     pub reason: String,
 }
 
-pub fn fail<T>(status: u16, code: &'static str, reason: impl Into<String>) -> Result<T, Failure> {
-    Err(Failure { status, code, reason: reason.into() })
+pub type Answer<T> = Result<T, ApiError>;
+
+pub fn fail<T>(status: u16, code: &'static str, reason: impl Into<String>) -> Answer<T> {
+    Err(ApiError { status, code, reason: reason.into() })
 }
 
-impl Failure {
+impl ApiError {
     pub fn reply(&self) -> Reply {
         Reply::json(self.status, &json!({"code": self.code, "reason": self.reason, "details": ""}))
     }
 }
 
-impl From<Refusal> for Failure {
-    fn from(refusal: Refusal) -> Failure {
+impl From<Refusal> for ApiError {
+    fn from(refusal: Refusal) -> ApiError {
         let code = match &refusal {
             Refusal::Injected { status, .. } => injected_code(*status),
             Refusal::Quota => "quota_limit_reached",
@@ -39,7 +41,7 @@ impl From<Refusal> for Failure {
             Refusal::NoCapacity { region } => format!("The region {region} is currently out of capacity"),
             other => other.to_string(),
         };
-        Failure { status: refusal.status(), code, reason }
+        ApiError { status: refusal.status(), code, reason }
     }
 }
 
@@ -60,13 +62,13 @@ fn injected_code(status: u16) -> &'static str {
 
 /// What the core refuses. A body with `status: 500` is what Civo's own client takes for an internal error.
 pub fn refuse(refusal: &Refusal) -> Reply {
-    let Failure { status, code, reason } = Failure::from(refusal.clone());
+    let ApiError { status, code, reason } = ApiError::from(refusal.clone());
     match status {
         500.. => Reply::json(status, &json!({"status": status, "code": code, "reason": reason, "details": ""})),
         401 => Reply::json(
             status,
             &json!({"code": code, "reason": reason, "details": "", "result": "requires_authentication"}),
         ),
-        _ => Failure { status, code, reason }.reply(),
+        _ => ApiError { status, code, reason }.reply(),
     }
 }

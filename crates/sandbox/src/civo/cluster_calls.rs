@@ -6,10 +6,10 @@ use serde_json::json;
 use super::State;
 use super::catalog;
 use super::cluster::{Cluster, Installed};
-use super::failure::{Failure, fail};
-use super::field::Words;
-use super::pools::{self, PoolIn};
-use super::{firewall, network, show};
+use super::errors::{Answer, fail};
+use super::loose_fields::WordList;
+use super::node_pool_calls::{self, PoolIn};
+use super::{firewall, shown, vpc};
 use crate::clock::SimTime;
 use crate::http::{Call, Effects, Refusal, Reply};
 use crate::kube::KubeServer;
@@ -27,7 +27,7 @@ pub struct ClusterIn {
     cluster_type: Option<String>,
     kubernetes_version: Option<String>,
     network_id: Option<String>,
-    tags: Option<Words>,
+    tags: Option<WordList>,
     num_target_nodes: Option<i64>,
     target_nodes_size: Option<String>,
     node_destroy: Option<String>,
@@ -39,7 +39,7 @@ pub struct ClusterIn {
     cni_plugin: Option<String>,
 }
 
-pub fn find<'a>(state: &'a State, region: &str, id: &str) -> Result<&'a Cluster, Failure> {
+pub fn find<'a>(state: &'a State, region: &str, id: &str) -> Answer<&'a Cluster> {
     match state.store.clusters.get(id).filter(|cluster| cluster.region == region) {
         Some(cluster) => Ok(cluster),
         None => fail(
@@ -57,16 +57,16 @@ pub fn list(state: &State, region: &str, call: &Call, kube: &KubeServer) -> Repl
     let all = state.store.clusters.behind(&key, call.effects.lag);
     let pages = all.len().div_ceil(per_page).max(1);
     let found = all.into_iter().skip((page - 1).saturating_mul(per_page)).take(per_page);
-    let items = found.map(|cluster| show::cluster(cluster, state.now, kube)).collect();
-    Reply::json(200, &show::Page { page, per_page, pages, items })
+    let items = found.map(|cluster| shown::cluster(cluster, state.now, kube)).collect();
+    Reply::json(200, &shown::Page { page, per_page, pages, items })
 }
 
-pub fn get(state: &State, region: &str, id: &str, kube: &KubeServer) -> Result<Reply, Failure> {
-    Ok(Reply::json(200, &show::cluster(find(state, region, id)?, state.now, kube)))
+pub fn get(state: &State, region: &str, id: &str, kube: &KubeServer) -> Answer<Reply> {
+    Ok(Reply::json(200, &shown::cluster(find(state, region, id)?, state.now, kube)))
 }
 
-pub fn instances(state: &State, region: &str, id: &str) -> Result<Reply, Failure> {
-    Ok(Reply::json(200, &show::instances(find(state, region, id)?, state.now)))
+pub fn instances(state: &State, region: &str, id: &str) -> Answer<Reply> {
+    Ok(Reply::json(200, &shown::instances(find(state, region, id)?, state.now)))
 }
 
 pub fn create(
@@ -75,7 +75,7 @@ pub fn create(
     input: ClusterIn,
     effects: &Effects,
     kube: &KubeServer,
-) -> Result<Reply, Failure> {
+) -> Answer<Reply> {
     let name = check_name(input.name)?;
     if state.store.clusters.count(&format!("name:{name}")) > 0 {
         let reason = format!("A Kubernetes cluster with the name {name} already exists in your account");
@@ -92,7 +92,7 @@ pub fn create(
         return fail(400, "database_kubernetes_cluster_invalid", format!("{cni} is not a CNI plugin: flannel, cilium"));
     }
     let network_id = match given(input.network_id) {
-        Some(id) => network::find(state, region, &id)?.id.clone(),
+        Some(id) => vpc::find(state, region, &id)?.id.clone(),
         None => state.store.default_network(region)?.id.clone(),
     };
     let firewall_id = match given(input.instance_firewall).or(given(input.firewall_id)) {
@@ -106,7 +106,7 @@ pub fn create(
             given(input.target_nodes_size).unwrap_or_else(|| catalog::DEFAULT_SIZE.into()),
         )],
     };
-    let pools = pools::check_all(pools)?;
+    let pools = node_pool_calls::check_all(pools)?;
     let applications = choose(input.applications.as_deref().unwrap_or_default(), true, state.now)?;
     let nodes: u64 = pools.iter().map(|pool| pool.count as u64).sum();
     check_room(state, nodes, 1)?;
@@ -130,7 +130,7 @@ pub fn create(
         network_id,
         firewall_id,
         cni,
-        tags: input.tags.map(Words::list).unwrap_or_default(),
+        tags: input.tags.map(WordList::list).unwrap_or_default(),
         applications,
         created_at: now,
         control_plane_at: now,
@@ -142,7 +142,7 @@ pub fn create(
     cluster.schedule(state.dice, effects.stuck);
     let built = cluster.built_at;
     cluster.applications.iter_mut().for_each(|application| application.at = built);
-    let reply = Reply::json(200, &show::cluster(&cluster, now, kube));
+    let reply = Reply::json(200, &shown::cluster(&cluster, now, kube));
     state.store.clusters.insert(cluster);
     Ok(reply)
 }
@@ -154,7 +154,7 @@ pub fn update(
     input: ClusterIn,
     effects: &Effects,
     kube: &KubeServer,
-) -> Result<Reply, Failure> {
+) -> Answer<Reply> {
     let mut cluster = alive(find(state, region, id)?)?.clone();
     let now = state.now;
     cluster.prune(now);
@@ -198,17 +198,17 @@ pub fn update(
         }
     }
     if let Some(count) = input.num_target_nodes {
-        let count = pools::check_count(count)?;
+        let count = node_pool_calls::check_count(count)?;
         let name = cluster.name.clone();
         if let Some(pool) = cluster.pools.iter_mut().find(|pool| pool.gone_at.is_none()) {
             pool.scale(&name, count, now, state.dice, effects.stuck);
         }
     }
     if let Some(hostname) = given(input.node_destroy) {
-        pools::destroy_node(&mut cluster, &hostname, now, state.dice)?;
+        node_pool_calls::destroy_node(&mut cluster, &hostname, now, state.dice)?;
     }
     if let Some(pools) = input.pools.filter(|pools| !pools.is_empty()) {
-        pools::replace_all(&mut cluster, pools, now, state.dice, effects.stuck)?;
+        node_pool_calls::replace_all(&mut cluster, pools, now, state.dice, effects.stuck)?;
     }
     put_back(state, region, cluster, effects, kube)
 }
@@ -220,9 +220,9 @@ pub fn put_back(
     cluster: Cluster,
     effects: &Effects,
     kube: &KubeServer,
-) -> Result<Reply, Failure> {
+) -> Answer<Reply> {
     grow(state, region, &cluster, effects)?;
-    let reply = Reply::json(200, &show::cluster(&cluster, state.now, kube));
+    let reply = Reply::json(200, &shown::cluster(&cluster, state.now, kube));
     store(state, cluster);
     Ok(reply)
 }
@@ -233,7 +233,7 @@ pub fn store(state: &mut State, changed: Cluster) {
 }
 
 /// Refuses more nodes than the quota or the region has room for.
-pub fn grow(state: &State, region: &str, cluster: &Cluster, effects: &Effects) -> Result<(), Failure> {
+pub fn grow(state: &State, region: &str, cluster: &Cluster, effects: &Effects) -> Answer<()> {
     use crate::table::Object;
     let before = state.store.clusters.get(&cluster.id).map_or(0, Object::weight);
     let more = cluster.weight().saturating_sub(before);
@@ -246,7 +246,7 @@ pub fn grow(state: &State, region: &str, cluster: &Cluster, effects: &Effects) -
     Ok(())
 }
 
-pub fn delete(state: &mut State, region: &str, id: &str) -> Result<Reply, Failure> {
+pub fn delete(state: &mut State, region: &str, id: &str) -> Answer<Reply> {
     if find(state, region, id)?.gone_at.is_none() {
         let gone_at = state.now.plus_ms(state.dice.seconds(60, 90));
         state.store.clusters.update(id, |cluster| cluster.gone_at = Some(gone_at));
@@ -255,7 +255,7 @@ pub fn delete(state: &mut State, region: &str, id: &str) -> Result<Reply, Failur
 }
 
 /// What is being deleted takes no more changes.
-pub fn alive(cluster: &Cluster) -> Result<&Cluster, Failure> {
+pub fn alive(cluster: &Cluster) -> Answer<&Cluster> {
     match cluster.gone_at {
         None => Ok(cluster),
         Some(_) => fail(409, "database_kubernetes_cluster_invalid", "The Kubernetes cluster is being deleted"),
@@ -266,7 +266,7 @@ fn given(text: Option<String>) -> Option<String> {
     text.filter(|text| !text.is_empty())
 }
 
-fn check_room(state: &State, nodes: u64, clusters: u64) -> Result<(), Failure> {
+fn check_room(state: &State, nodes: u64, clusters: u64) -> Answer<()> {
     let store = &state.store.clusters;
     if store.len() as u64 + clusters > state.quota.clusters || store.weight() + nodes > state.quota.nodes {
         return Err(Refusal::Quota.into());
@@ -274,7 +274,7 @@ fn check_room(state: &State, nodes: u64, clusters: u64) -> Result<(), Failure> {
     Ok(())
 }
 
-fn check_name(name: Option<String>) -> Result<String, Failure> {
+fn check_name(name: Option<String>) -> Answer<String> {
     let name = name.unwrap_or_default();
     let inside = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.');
     let edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
@@ -294,7 +294,7 @@ fn check_name(name: Option<String>) -> Result<String, Failure> {
     )
 }
 
-fn check_version(version: &str, cluster_type: &str) -> Result<(), Failure> {
+fn check_version(version: &str, cluster_type: &str) -> Answer<()> {
     if catalog::find_version(version, cluster_type).is_some() {
         return Ok(());
     }
@@ -303,7 +303,7 @@ fn check_version(version: &str, cluster_type: &str) -> Result<(), Failure> {
 }
 
 /// The id of a firewall, given by id or name, that is in a cluster's network.
-fn firewall_in(state: &State, region: &str, given: &str, network_id: &str) -> Result<String, Failure> {
+fn firewall_in(state: &State, region: &str, given: &str, network_id: &str) -> Answer<String> {
     let firewall = firewall::find(state, region, given)?;
     if firewall.network_id != network_id {
         return fail(400, "database_firewall_mismatch", "The firewall is not part of the cluster's network");
@@ -313,7 +313,7 @@ fn firewall_in(state: &State, region: &str, given: &str, network_id: &str) -> Re
 
 /// `Name`, `Name:Plan` and `-Name`, separated by commas. A new cluster gets the default applications too,
 /// unless the list names one of them itself, as Civo's CLI does.
-fn choose(list: &str, with_defaults: bool, at: SimTime) -> Result<Vec<Installed>, Failure> {
+fn choose(list: &str, with_defaults: bool, at: SimTime) -> Answer<Vec<Installed>> {
     let (mut chosen, mut removed): (Vec<Installed>, Vec<&str>) = (vec![], vec![]);
     let mut defaults = with_defaults;
     for word in list.split(',').map(str::trim).filter(|word| !word.is_empty()) {

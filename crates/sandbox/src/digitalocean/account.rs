@@ -1,12 +1,12 @@
-//! What clients look up around a cluster and the sandbox never changes: the account's one project, images, VPC peerings
+//! What the clients ask about the account and the sandbox never changes: whose it is, its one project, images, VPC peerings
 //! and subnets, and lists of things that a sandbox never has any of.
 
 use hyper::Method;
 use serde_json::{Value, json};
 
 use super::State;
-use super::page::Page;
-use super::refusal::{self, Answer};
+use super::errors::{self, Answer};
+use super::paging::Page;
 use crate::http::{Call, Reply};
 
 const PROJECT: &str = "4e1bfbc3-dc3e-41f2-a18f-1b4d7ba71679";
@@ -50,7 +50,7 @@ pub fn route(state: &State, call: &Call, path: &[&str]) -> Option<Answer<Reply>>
         return None;
     }
     if call.method != Method::GET {
-        return Some(Err(refusal::forbidden("The sandbox does not simulate changes of this resource.")));
+        return Some(Err(errors::forbidden("The sandbox does not simulate changes of this resource.")));
     }
     Some(match path {
         ["projects"] => paged("projects", vec![project(state)]),
@@ -59,22 +59,31 @@ pub fn route(state: &State, call: &Call, path: &[&str]) -> Option<Answer<Reply>>
         ["images"] => paged("images", images(call)),
         ["images", id] => match IMAGES.iter().find(|image| image.1 == *id || image.0.to_string() == *id) {
             Some(found) => Ok(Reply::json(200, &json!({"image": image(found)}))),
-            None => Err(refusal::not_found()),
+            None => Err(errors::not_found()),
         },
         ["vpcs", id, list @ ("peerings" | "subnets")] => match state.store.vpcs.get(id) {
             Some(_) => paged(&format!("vpc_{list}"), vec![]),
-            None => Err(refusal::not_found()),
+            None => Err(errors::not_found()),
         },
         [name] => match EMPTY.iter().find(|(path, _)| path == name) {
             Some((_, root)) => paged(root, vec![]),
-            None => Err(refusal::not_found()),
+            None => Err(errors::not_found()),
         },
-        _ => Err(refusal::not_found()),
+        _ => Err(errors::not_found()),
     })
 }
 
+pub fn account(team: &str) -> Value {
+    json!({"account": {
+        "droplet_limit": 1000, "floating_ip_limit": 5, "reserved_ip_limit": 5, "volume_limit": 100,
+        "email": "sandbox@berth.dev", "name": "Sandbox", "uuid": "5a4db0c5-0000-4000-8000-00000000d0c5",
+        "email_verified": true, "status": "active", "status_message": "",
+        "team": {"uuid": team, "name": "Sandbox"},
+    }})
+}
+
 fn project(state: &State) -> Value {
-    let account = super::catalog::account(state.account);
+    let account = account(state.account);
     json!({
         "id": PROJECT, "owner_uuid": account["account"]["uuid"], "owner_id": 1, "name": "Sandbox",
         "description": "Everything in this sandbox", "purpose": "Operational / Developer tooling",

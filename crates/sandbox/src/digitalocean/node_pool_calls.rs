@@ -1,95 +1,26 @@
-//! Node pools and their nodes: `/v2/kubernetes/clusters/{id}/node_pools`.
+//! `/v2/kubernetes/clusters/{id}/node_pools`, their nodes, and recycling a node.
 
 use std::collections::BTreeMap;
 
-use rand::Rng;
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde::Deserialize;
+use serde_json::json;
 
 use super::State;
 use super::cluster::Cluster;
-use super::refusal::{self, Answer};
-use super::{Store, catalog, page::Page};
+use super::errors::{self, Answer, ApiError};
+use super::node_pool::{Node, Pool, Taint, leave, resize};
+use super::{Store, catalog, paging::Page, shown};
 use crate::clock::SimTime;
 use crate::http::{Call, Reply};
-use crate::table::Object;
-use crate::world::{Dice, new_id};
+use crate::world::new_id;
 
 const MAX_POOL_NAME: usize = 55;
 const MAX_NODES: u32 = 1000;
 const MAX_TAG: usize = 255;
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Node {
-    pub id: String,
-    pub name: String,
-    pub droplet: u64,
-    pub created: SimTime,
-    pub ready: SimTime,
-    pub gone: Option<SimTime>,
-}
-
-/// Some clients send the keys capitalised.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Taint {
-    #[serde(alias = "Key")]
-    pub key: String,
-    #[serde(default, alias = "Value")]
-    pub value: String,
-    #[serde(default, alias = "Effect")]
-    pub effect: String,
-}
-
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Pool {
-    pub id: String,
-    pub cluster: String,
-    pub name: String,
-    pub size: String,
-    pub count: u32,
-    pub tags: Vec<String>,
-    pub labels: BTreeMap<String, String>,
-    pub taints: Vec<Taint>,
-    pub auto_scale: bool,
-    pub min_nodes: u32,
-    pub max_nodes: u32,
-    pub created: SimTime,
-    pub updated: SimTime,
-    pub nodes: Vec<Node>,
-    pub gone: Option<SimTime>,
-}
-
-impl Object for Pool {
-    const TYPE: &'static str = "digitalocean.pool";
-
-    fn id(&self) -> &str {
-        &self.id
-    }
-
-    fn keys(&self) -> Vec<String> {
-        vec![format!("cluster:{}", self.cluster)]
-    }
-
-    fn gone_at(&self) -> Option<SimTime> {
-        self.gone
-    }
-
-    fn weight(&self) -> u64 {
-        u64::from(self.count)
-    }
-
-    fn ledger(&self, now: SimTime) -> Value {
-        let running = self.nodes.iter().filter(|node| node_state(node, now) == "running").count();
-        json!({
-            "name": self.name, "cluster": self.cluster, "size": self.size, "count": self.count, "running": running,
-            "state": if self.gone.is_some() { "deleting" } else { "live" },
-        })
-    }
-}
-
 /// What a client says of a pool; in an update, what is absent stays.
 #[derive(Clone, Debug, Default, Deserialize)]
-pub struct Wanted {
+pub struct PoolRequest {
     pub name: Option<String>,
     pub size: Option<String>,
     pub count: Option<i64>,
@@ -104,7 +35,7 @@ pub struct Wanted {
 pub fn list(state: &State, call: &Call, cluster: &str) -> Answer<Reply> {
     let cluster = state.store.live_cluster(cluster)?;
     let pools = state.store.pools.behind(&format!("cluster:{}", cluster.id), call.effects.lag);
-    let all = pools.into_iter().map(|pool| shown(pool, state.now)).collect();
+    let all = pools.into_iter().map(|pool| shown::pool(pool, state.now)).collect();
     Ok(Reply::json(200, &Page::of(call).cut(call, "node_pools", all)))
 }
 
@@ -113,15 +44,15 @@ pub fn get(state: &State, cluster: &str, id: &str) -> Answer<Reply> {
 }
 
 fn answer(state: &State, status: u16, pool: &Pool) -> Answer<Reply> {
-    Ok(Reply::json(status, &json!({"node_pool": shown(pool, state.now)})))
+    Ok(Reply::json(status, &json!({"node_pool": shown::pool(pool, state.now)})))
 }
 
 pub fn create(state: &mut State, call: &Call, cluster: &str) -> Answer<Reply> {
-    let wanted: Wanted = call.json().map_err(|bad| refusal::of(&bad))?;
+    let wanted: PoolRequest = call.json().map_err(|bad| errors::of(&bad))?;
     let region = state.store.live_cluster(cluster)?.region.clone();
     let mut pool = plan(state.store, cluster, &wanted, 0)?;
     if call.effects.out_of_capacity(&region) {
-        return Err(refusal::no_capacity(&region));
+        return Err(errors::no_capacity(&region));
     }
     check_quota(state, u64::from(pool.count))?;
     let now = state.now;
@@ -133,11 +64,11 @@ pub fn create(state: &mut State, call: &Call, cluster: &str) -> Answer<Reply> {
 }
 
 /// A new pool without nodes, checked against the cluster's other pools. `at` is its place in the request.
-pub fn plan(store: &Store, cluster: &str, wanted: &Wanted, at: usize) -> Answer<Pool> {
+pub fn plan(store: &Store, cluster: &str, wanted: &PoolRequest, at: usize) -> Answer<Pool> {
     let field = |name: &str| format!("worker_node_pool_specs[{at}].{name}");
     let size = wanted.size.clone().unwrap_or_default();
     if !catalog::has_node_size(&size) {
-        return Err(refusal::invalid_spec(format!("{}: invalid droplet size \"{size}\"", field("size"))));
+        return Err(errors::invalid_spec(format!("{}: invalid droplet size \"{size}\"", field("size"))));
     }
     let mut pool = Pool {
         id: new_id(),
@@ -157,7 +88,7 @@ pub fn plan(store: &Store, cluster: &str, wanted: &Wanted, at: usize) -> Answer<
         gone: None,
     };
     if wanted.auto_scale != Some(true) && (wanted.min_nodes.unwrap_or(0) != 0 || wanted.max_nodes.unwrap_or(0) != 0) {
-        return Err(refusal::invalid_spec(format!("{}: min_nodes and max_nodes need auto_scale", field("auto_scale"))));
+        return Err(errors::invalid_spec(format!("{}: min_nodes and max_nodes need auto_scale", field("auto_scale"))));
     }
     // An autoscaled pool may leave its first size to the autoscaler.
     let mut wanted = wanted.clone();
@@ -169,8 +100,8 @@ pub fn plan(store: &Store, cluster: &str, wanted: &Wanted, at: usize) -> Answer<
 }
 
 /// Takes over what is wanted, with every check; `whose` begins the messages.
-fn change(store: &Store, pool: &mut Pool, wanted: &Wanted, whose: &str) -> Answer<()> {
-    let bad = |what: &str| refusal::invalid_spec(format!("{whose}{what}"));
+fn change(store: &Store, pool: &mut Pool, wanted: &PoolRequest, whose: &str) -> Answer<()> {
+    let bad = |what: &str| errors::invalid_spec(format!("{whose}{what}"));
     if let Some(name) = wanted.name.as_ref().filter(|name| !name.is_empty()) {
         pool.name = name.clone();
     }
@@ -205,7 +136,7 @@ fn change(store: &Store, pool: &mut Pool, wanted: &Wanted, whose: &str) -> Answe
     scale(pool, wanted, &bad)
 }
 
-fn scale(pool: &mut Pool, wanted: &Wanted, bad: &dyn Fn(&str) -> refusal::No) -> Answer<()> {
+fn scale(pool: &mut Pool, wanted: &PoolRequest, bad: &dyn Fn(&str) -> ApiError) -> Answer<()> {
     let number = |given: Option<i64>, old: u32, name: &str| match given {
         None => Ok(old),
         Some(n) => u32::try_from(n)
@@ -239,7 +170,7 @@ pub fn own_tags(tags: &[String]) -> Answer<Vec<String>> {
     for tag in tags.iter().filter(|tag| *tag != "k8s" && !tag.starts_with("k8s:")) {
         if tag.is_empty() || tag.len() > MAX_TAG || !tag.chars().all(allowed) {
             let rule = "tags may contain letters, numbers, colons, dashes and underscores, 255 at most";
-            return Err(refusal::invalid_spec(format!("tag \"{tag}\" is not valid: {rule}")));
+            return Err(errors::invalid_spec(format!("tag \"{tag}\" is not valid: {rule}")));
         }
         if !own.contains(tag) {
             own.push(tag.clone());
@@ -256,7 +187,7 @@ pub fn is_dns_label(name: &str) -> bool {
 
 pub fn check_quota(state: &State, more: u64) -> Answer<()> {
     if state.store.pools.weight().saturating_add(more) > state.quota.nodes {
-        return Err(refusal::invalid_spec(format!(
+        return Err(errors::invalid_spec(format!(
             "desired nodes exceed limits, {more} additional nodes but not enough available droplet limit"
         )));
     }
@@ -264,14 +195,14 @@ pub fn check_quota(state: &State, more: u64) -> Answer<()> {
 }
 
 pub fn update(state: &mut State, call: &Call, cluster: &str, id: &str) -> Answer<Reply> {
-    let wanted: Wanted = call.json().map_err(|bad| refusal::of(&bad))?;
+    let wanted: PoolRequest = call.json().map_err(|bad| errors::of(&bad))?;
     let region = state.store.live_cluster(cluster)?.region.clone();
     let mut pool = state.store.live_pool(cluster, id)?.clone();
     let before = pool.count;
     change(state.store, &mut pool, &wanted, "")?;
     if pool.count > before {
         if call.effects.out_of_capacity(&region) {
-            return Err(refusal::no_capacity(&region));
+            return Err(errors::no_capacity(&region));
         }
         check_quota(state, u64::from(pool.count - before))?;
     }
@@ -290,7 +221,7 @@ pub fn delete(state: &mut State, cluster: &str, id: &str) -> Answer<Reply> {
         let others =
             store.pools.find(&format!("cluster:{cluster}")).filter(|other| other.gone.is_none() && other.id != id);
         if others.count() == 0 {
-            return Err(refusal::invalid_spec("a cluster must have at least one node pool"));
+            return Err(errors::invalid_spec("a cluster must have at least one node pool"));
         }
         let gone = state.now.plus_ms(state.dice.seconds(60, 90));
         store.pools.update(id, |pool| leave(pool, gone));
@@ -298,19 +229,13 @@ pub fn delete(state: &mut State, cluster: &str, id: &str) -> Answer<Reply> {
     Ok(Reply::empty(204))
 }
 
-/// The pool and all its nodes go at that time.
-pub fn leave(pool: &mut Pool, at: SimTime) {
-    pool.gone = Some(pool.gone.map_or(at, |earlier| earlier.min(at)));
-    pool.nodes.iter_mut().for_each(|node| node.gone = Some(node.gone.map_or(at, |earlier| earlier.min(at))));
-}
-
 pub fn delete_node(state: &mut State, call: &Call, cluster: &str, id: &str, node: &str) -> Answer<Reply> {
     let replace = matches!(call.query("replace"), Some("1" | "true"));
     let mut pool = state.store.live_pool(cluster, id)?.clone();
     let now = state.now;
-    let found = pool.nodes.iter_mut().find(|n| n.id == node && n.gone.is_none()).ok_or_else(refusal::not_found)?;
+    let found = pool.nodes.iter_mut().find(|n| n.id == node && n.gone.is_none()).ok_or_else(errors::not_found)?;
     if !replace && pool.count <= 1 && !pool.auto_scale {
-        return Err(refusal::invalid_spec("the last node of a node pool cannot be deleted without replacing it"));
+        return Err(errors::invalid_spec("the last node of a node pool cannot be deleted without replacing it"));
     }
     found.gone = Some(now.plus_ms(state.dice.seconds(30, 60)));
     if !replace {
@@ -329,7 +254,7 @@ pub fn recycle(state: &mut State, call: &Call, cluster: &str, id: &str) -> Answe
         #[serde(default)]
         nodes: Vec<String>,
     }
-    let body: Body = call.json().map_err(|bad| refusal::of(&bad))?;
+    let body: Body = call.json().map_err(|bad| errors::of(&bad))?;
     let mut pool = state.store.live_pool(cluster, id)?.clone();
     let (now, going) = (state.now, state.now.plus_ms(state.dice.seconds(30, 60)));
     let chosen = |node: &Node| body.nodes.is_empty() || body.nodes.contains(&node.id);
@@ -339,64 +264,17 @@ pub fn recycle(state: &mut State, call: &Call, cluster: &str, id: &str) -> Answe
     Ok(Reply::empty(202))
 }
 
-/// Brings the nodes to the pool's count: new ones take minutes, the newest leave first.
-pub fn resize(pool: &mut Pool, now: SimTime, dice: &mut Dice, stuck: bool) {
-    pool.nodes.retain(|node| node.gone.is_none_or(|gone| gone > now));
-    let staying = pool.nodes.iter().filter(|node| node.gone.is_none()).count();
-    let wanted = pool.count as usize;
-    for _ in staying..wanted {
-        let ready = if stuck { SimTime::NEVER } else { now.plus_ms(dice.seconds(120, 180)) };
-        let name = format!("{}-{}", pool.name, dice.suffix(5));
-        let droplet = dice.rng().random_range(100_000_000..900_000_000);
-        pool.nodes.push(Node { id: new_id(), name, droplet, created: now, ready, gone: None });
-    }
-    let leaving = staying.saturating_sub(wanted);
-    for node in pool.nodes.iter_mut().rev().filter(|node| node.gone.is_none()).take(leaving) {
-        node.gone = Some(now.plus_ms(dice.seconds(30, 60)));
-    }
-}
-
-pub fn node_state(node: &Node, now: SimTime) -> &'static str {
-    match node.gone {
-        Some(_) => "deleting",
-        None if now < node.ready => "provisioning",
-        None => "running",
-    }
-}
-
-pub fn shown(pool: &Pool, now: SimTime) -> Value {
-    let mut tags = pool.tags.clone();
-    tags.extend(["k8s".to_owned(), format!("k8s:{}", pool.cluster), "k8s:worker".to_owned()]);
-    let there = pool.nodes.iter().filter(|node| node.gone.is_none_or(|gone| gone > now));
-    let nodes: Vec<Value> = there
-        .map(|node| {
-            let changed = if now >= node.ready { node.ready } else { node.created };
-            json!({
-                "id": node.id, "name": node.name, "status": {"state": node_state(node, now)},
-                "droplet_id": node.droplet.to_string(),
-                "created_at": node.created.rfc3339(), "updated_at": changed.rfc3339(),
-            })
-        })
-        .collect();
-    let labels = if pool.labels.is_empty() { Value::Null } else { json!(pool.labels) };
-    json!({
-        "id": pool.id, "name": pool.name, "size": pool.size, "count": pool.count, "tags": tags, "labels": labels,
-        "taints": pool.taints, "auto_scale": pool.auto_scale, "min_nodes": pool.min_nodes, "max_nodes": pool.max_nodes,
-        "nodes": nodes,
-    })
-}
-
 impl Store {
     /// A cluster that is there and not on its way out.
     pub fn live_cluster(&self, id: &str) -> Answer<&Cluster> {
-        self.clusters.get(id).filter(|cluster| cluster.gone.is_none()).ok_or_else(refusal::not_found)
+        self.clusters.get(id).filter(|cluster| cluster.gone.is_none()).ok_or_else(errors::not_found)
     }
 
     fn pool(&self, cluster: &str, id: &str) -> Answer<&Pool> {
-        self.pools.get(id).filter(|pool| pool.cluster == cluster).ok_or_else(refusal::not_found)
+        self.pools.get(id).filter(|pool| pool.cluster == cluster).ok_or_else(errors::not_found)
     }
 
     fn live_pool(&self, cluster: &str, id: &str) -> Answer<&Pool> {
-        self.pool(cluster, id).and_then(|pool| if pool.gone.is_none() { Ok(pool) } else { Err(refusal::not_found()) })
+        self.pool(cluster, id).and_then(|pool| if pool.gone.is_none() { Ok(pool) } else { Err(errors::not_found()) })
     }
 }
