@@ -3,12 +3,10 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use berth_engine::handler::{Outcome, Trouble};
-use granit_parser::{Event, Parser};
+use berth_model::yaml::{Documents, Node, Value};
 use secrecy::SecretString;
-use serde_json::{Map, Value};
 
 const MAX_BYTES: usize = 1024 * 1024;
-const MAX_DEPTH: usize = 32;
 
 /// Where a cluster is and how to be let in.
 pub struct Config {
@@ -25,50 +23,47 @@ impl Config {
         if text.len() > MAX_BYTES {
             return Err(unusable("it is larger than 1 MiB"));
         }
-        let root = yaml(text)?;
-        let named = |list: &str, name: &str, inner: &str| -> Option<Value> {
-            let entry =
-                root.get(list)?.as_array()?.iter().find(|e| e.get("name").and_then(Value::as_str) == Some(name))?;
-            entry.get(inner).cloned()
-        };
-        let current = root.get("current-context").and_then(Value::as_str).unwrap_or_default();
-        let context = match named("contexts", current, "context") {
+        let root = document(text)?;
+        let current = text_at(&root, "current-context").unwrap_or_default();
+        let context = match named(&root, "contexts", current, "context") {
             Some(context) => context,
             // Some clouds leave the current context out when there is only one.
             None => only(&root, "contexts", "context").ok_or_else(|| unusable("it has no current context"))?,
         };
-        let cluster = text_at(&context, "cluster")
-            .and_then(|name| named("clusters", name, "cluster"))
+        let cluster = text_at(context, "cluster")
+            .and_then(|name| named(&root, "clusters", name, "cluster"))
             .ok_or_else(|| unusable("its context names no cluster"))?;
-        let user = text_at(&context, "user").and_then(|name| named("users", name, "user")).unwrap_or_default();
+        let user = text_at(context, "user").and_then(|name| named(&root, "users", name, "user"));
 
         let server =
-            text_at(&cluster, "server").ok_or_else(|| unusable("it has no server"))?.trim_end_matches('/').to_owned();
-        if text_at(&cluster, "insecure-skip-tls-verify") == Some("true") {
+            text_at(cluster, "server").ok_or_else(|| unusable("it has no server"))?.trim_end_matches('/').to_owned();
+        if text_at(cluster, "insecure-skip-tls-verify") == Some("true") {
             return Err(unusable("it asks not to verify the server, which Berth does not do"));
         }
         for (part, key) in [
-            (&cluster, "certificate-authority"),
-            (&user, "client-certificate"),
-            (&user, "client-key"),
-            (&user, "tokenFile"),
+            (Some(cluster), "certificate-authority"),
+            (user, "client-certificate"),
+            (user, "client-key"),
+            (user, "tokenFile"),
         ] {
-            if part.get(key).is_some() {
+            if part.is_some_and(|part| at(part, key).is_some()) {
                 return Err(unusable(&format!("`{key}` names a file; only data inside the kubeconfig is read")));
             }
         }
-        if user.get("exec").is_some() || user.get("auth-provider").is_some() {
+        if user.is_some_and(|user| at(user, "exec").is_some() || at(user, "auth-provider").is_some()) {
             return Err(unusable("it needs a program to log in"));
         }
-        let client = match (data(&user, "client-certificate-data")?, data(&user, "client-key-data")?) {
+        let of_user = |key| user.map_or(Ok(None), |user| data(user, key));
+        let client = match (of_user("client-certificate-data")?, of_user("client-key-data")?) {
             (Some(certificate), Some(key)) => Some((certificate, key)),
             _ => None,
         };
+        let token = user.and_then(|user| text_at(user, "token"));
         Ok(Self {
             server,
-            ca: data(&cluster, "certificate-authority-data")?,
+            ca: data(cluster, "certificate-authority-data")?,
             client,
-            token: text_at(&user, "token").map(|token| SecretString::from(token.to_owned())),
+            token: token.map(|token| SecretString::from(token.to_owned())),
         })
     }
 }
@@ -77,71 +72,43 @@ fn unusable(why: &str) -> Trouble {
     Trouble::refused(format!("the cluster's kubeconfig cannot be used: {why}"))
 }
 
-fn text_at<'a>(value: &'a Value, key: &str) -> Option<&'a str> {
-    value.get(key).and_then(Value::as_str).filter(|text| !text.is_empty())
+/// The first document, which is a mapping.
+fn document(text: &str) -> Outcome<Node<'_>> {
+    let mut documents = Documents::new("kubeconfig", text.as_bytes()).map_err(|_| unusable("it is not YAML"))?;
+    let loaded = documents.next().ok_or_else(|| unusable("it is empty"))?;
+    // What the reader says of a problem may repeat a secret.
+    let root = loaded.root.filter(|_| loaded.problems.is_empty()).ok_or_else(|| unusable("it is not YAML"))?;
+    if root.is_null() {
+        return Err(unusable("it is empty"));
+    }
+    matches!(root.value, Value::Map { .. }).then_some(root).ok_or_else(|| unusable("it is not a mapping"))
 }
 
-fn only(root: &Value, list: &str, inner: &str) -> Option<Value> {
-    match root.get(list)?.as_array()?.as_slice() {
-        [entry] => entry.get(inner).cloned(),
+fn at<'n, 't>(node: &'n Node<'t>, key: &str) -> Option<&'n Node<'t>> {
+    node.entry(key, key).map(|entry| &entry.node)
+}
+
+fn text_at<'n>(node: &'n Node<'_>, key: &str) -> Option<&'n str> {
+    at(node, key).and_then(Node::text).filter(|text| !text.is_empty())
+}
+
+/// What an entry of a list holds, by the entry's name.
+fn named<'n, 't>(root: &'n Node<'t>, list: &str, name: &str, inner: &str) -> Option<&'n Node<'t>> {
+    let entry = at(root, list)?.items().iter().find(|entry| at(entry, "name").and_then(Node::text) == Some(name))?;
+    at(entry, inner)
+}
+
+fn only<'n, 't>(root: &'n Node<'t>, list: &str, inner: &str) -> Option<&'n Node<'t>> {
+    match at(root, list)?.items() {
+        [entry] => at(entry, inner),
         _ => None,
     }
 }
 
-fn data(value: &Value, key: &str) -> Outcome<Option<Vec<u8>>> {
-    let Some(text) = text_at(value, key) else { return Ok(None) };
+fn data(node: &Node<'_>, key: &str) -> Outcome<Option<Vec<u8>>> {
+    let Some(text) = text_at(node, key) else { return Ok(None) };
     // What is inside is a secret: the error does not repeat it.
     STANDARD.decode(text.trim()).map(Some).map_err(|_| unusable(&format!("`{key}` is not base64")))
-}
-
-/// A collection that is being read, with the key that waits for its value.
-enum Open {
-    List(Vec<Value>),
-    Map(Map<String, Value>, Option<String>),
-}
-
-/// The first document as plain data; every scalar is a string.
-fn yaml(text: &str) -> Outcome<Value> {
-    let mut open: Vec<Open> = Vec::new();
-    for event in Parser::new_from_str(text) {
-        let (event, _) = event.map_err(|_| unusable("it is not YAML"))?;
-        let done = match event {
-            Event::Scalar(text, ..) => Value::String(text.into_owned()),
-            Event::SequenceStart(..) => {
-                open.push(Open::List(Vec::new()));
-                Value::Null
-            }
-            Event::MappingStart(..) => {
-                open.push(Open::Map(Map::new(), None));
-                Value::Null
-            }
-            Event::SequenceEnd | Event::MappingEnd => match open.pop() {
-                Some(Open::List(items)) => Value::Array(items),
-                Some(Open::Map(map, _)) => Value::Object(map),
-                None => return Err(unusable("it is not YAML")),
-            },
-            Event::Alias(..) => return Err(unusable("it has aliases")),
-            _ => Value::Null,
-        };
-        if open.len() > MAX_DEPTH {
-            return Err(unusable("it is nested too deeply"));
-        }
-        if done.is_null() {
-            continue;
-        }
-        match open.last_mut() {
-            None if done.is_object() => return Ok(done),
-            None => return Err(unusable("it is not a mapping")),
-            Some(Open::List(items)) => items.push(done),
-            Some(Open::Map(map, waiting)) => match waiting.take() {
-                Some(key) => {
-                    map.insert(key, done);
-                }
-                None => *waiting = done.as_str().map(str::to_owned),
-            },
-        }
-    }
-    Err(unusable("it is empty"))
 }
 
 #[cfg(test)]
