@@ -3,16 +3,18 @@
 pub mod accounts;
 pub mod address;
 mod bounds;
+mod call_permit;
 mod civo;
+mod coalesced;
 mod digitalocean;
-mod gather;
-mod hold;
 pub mod http;
 pub mod import;
 pub mod kube;
 mod labels;
+mod props;
+mod ready_gate;
+mod recent;
 pub mod registry;
-mod right;
 mod times;
 pub mod units;
 
@@ -24,8 +26,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::OnceCell;
 
+pub use call_permit::{CallPermit, with_call_permit};
 pub use labels::{DEFAULT_LABEL_PREFIX, label_prefix, own_labels};
-pub use right::{Right, with_right};
 
 /// Which cloud, and who we are there.
 #[derive(Clone, Debug)]
@@ -113,6 +115,11 @@ pub fn lower(input: &LowerInput<'_>) -> Result<Lowered, Trouble> {
             None => Err(Trouble::refused(format!("no cloud knows the kind {name}"))),
         },
     }
+}
+
+/// The spec of the resource that is lowered.
+fn decode_spec<T: prost::Message + Default>(input: &LowerInput<'_>) -> Result<T, Trouble> {
+    T::decode(input.spec).map_err(|e| Trouble::refused(format!("the spec of {} cannot be read: {e}", input.id)))
 }
 
 /// The accounts of a run, each connected when it is first needed.

@@ -147,7 +147,7 @@ const MESSAGES: &[(&str, &str, How)] = &[
     ("berth/src/commands/watch.rs", "berth tasks -w", SCREEN),
     ("berth/src/view/watch/view.rs", "berth tasks logs {}", SERVER),
     ("berth/src/view/watch/view.rs", "command(\"describe\"", GUARDED),
-    ("clouds/src/digitalocean/words.rs", "to check it:   berth doctor", Run("every_command_works_the_same")),
+    ("clouds/src/digitalocean/errors.rs", "to check it:   berth doctor", Run("every_command_works_the_same")),
     ("engine/src/identity.rs", "berth account move", ACCOUNT),
     ("engine/src/trouble.rs", "to adopt it:   berth import {resource} {object}{}", GONE),
     ("engine/src/lower.rs", "to look at it:   berth describe {owner}{}", GONE),

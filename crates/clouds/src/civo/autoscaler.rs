@@ -4,10 +4,10 @@
 //! in an annotation of the Deployment; the container's arguments are made from all of them. The last owner to leave takes
 //! the Deployment along.
 
-use super::Shared;
-use super::pools::short;
-use super::props::{maybe, put, text};
+use super::client::Client;
+use super::pool_view::short;
 use crate::kube::Kube;
+use crate::props::{optional_text, put, required_text};
 use async_trait::async_trait;
 use berth_engine::FieldChange;
 use berth_engine::handler::{Class, Handler, Outcome, Trouble};
@@ -17,7 +17,9 @@ use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
-pub struct AutoscalerHandler(pub Arc<Shared>);
+pub struct AutoscalerHandler {
+    pub client: Arc<Client>,
+}
 
 const FIELDS: &[Field] =
     &[Field { name: "cluster_id", change: Change::Replace }, Field { name: "pools", change: Change::InPlace }];
@@ -219,17 +221,17 @@ fn deployment_spec(owners: &Map<String, Value>) -> Value {
 
 impl AutoscalerHandler {
     async fn kube(&self, region: &str, cluster: &str) -> Outcome<Kube> {
-        let kubeconfig = self.0.api.kubeconfig(region, cluster).await?;
+        let kubeconfig = self.client.api.kubeconfig(region, cluster).await?;
         if kubeconfig.trim().is_empty() {
             return Err(Trouble::new(Class::Retry { after: None }, format!("cluster {cluster} has no kubeconfig yet")));
         }
-        self.0.kubes.open(&kubeconfig)
+        self.client.kubes.open(&kubeconfig)
     }
 
     fn secret(&self, region: &str, cluster: &str) -> Value {
         json!({
-            "api-url": self.0.api_url,
-            "api-key": self.0.token.expose_secret(),
+            "api-url": self.client.api.url,
+            "api-key": self.client.token.expose_secret(),
             "cluster-id": cluster,
             "region": super::api::region_code(region),
         })
@@ -238,7 +240,8 @@ impl AutoscalerHandler {
     /// With a mark of the token on the pod: it reads the secret when it starts, so that another token needs another pod.
     fn running_spec(&self, owners: &Map<String, Value>) -> Value {
         let mut spec = deployment_spec(owners);
-        spec["template"]["metadata"]["annotations"] = json!({TOKEN_ANNOTATION: short(self.0.token.expose_secret())});
+        spec["template"]["metadata"]["annotations"] =
+            json!({TOKEN_ANNOTATION: short(self.client.token.expose_secret())});
         spec
     }
 
@@ -383,9 +386,9 @@ impl Handler for AutoscalerHandler {
     }
 
     async fn check(&self, mut desired: Props, observed: Option<&Observed>) -> Outcome<Props> {
-        if let Some(cluster) = maybe(&desired, "cluster_id") {
-            let current = observed.and_then(|o| maybe(&o.props, "cluster_id"));
-            let id = self.0.cluster_id(text(&desired, "region")?, cluster, current).await?;
+        if let Some(cluster) = optional_text(&desired, "cluster_id") {
+            let current = observed.and_then(|o| optional_text(&o.props, "cluster_id"));
+            let id = self.client.cluster_id(required_text(&desired, "region")?, cluster, current).await?;
             put(&mut desired, "cluster_id", id);
         }
         Ok(desired)
@@ -393,42 +396,48 @@ impl Handler for AutoscalerHandler {
 
     async fn read(&self, id: &str, props: &Props) -> Outcome<Option<Observed>> {
         let cluster = id.split('/').next().unwrap_or(id);
-        self.look(text(props, "region")?, cluster, text(props, "owner")?).await
+        self.look(required_text(props, "region")?, cluster, required_text(props, "owner")?).await
     }
 
     /// An owner's entry is its own: there is nothing that could be in its way.
     async fn find(&self, desired: &Props, token: Option<&str>) -> Outcome<Option<Observed>> {
-        let (Some(_), Some(cluster)) = (token, maybe(desired, "cluster_id")) else { return Ok(None) };
-        let region = text(desired, "region")?;
-        let cluster = self.0.cluster_id(region, cluster, None).await?;
-        self.look(region, &cluster, text(desired, "owner")?).await
+        let (Some(_), Some(cluster)) = (token, optional_text(desired, "cluster_id")) else { return Ok(None) };
+        let region = required_text(desired, "region")?;
+        let cluster = self.client.cluster_id(region, cluster, None).await?;
+        self.look(region, &cluster, required_text(desired, "owner")?).await
     }
 
     async fn create(&self, desired: &Props, _: &str, _: bool) -> Outcome<String> {
-        let region = text(desired, "region")?;
-        let owner = text(desired, "owner")?;
-        let cluster = self.0.cluster_id(region, text(desired, "cluster_id")?, None).await?;
+        let region = required_text(desired, "region")?;
+        let owner = required_text(desired, "owner")?;
+        let cluster = self.client.cluster_id(region, required_text(desired, "cluster_id")?, None).await?;
         let kube = self.kube(region, &cluster).await?;
         self.write(&kube, region, &cluster, owner, Some(&entries(desired))).await?;
         Ok(format!("{cluster}/{}", short(owner)))
     }
 
     async fn update(&self, observed: &Observed, desired: &Props, _: &[&str]) -> Outcome<()> {
-        let region = text(desired, "region")?;
-        let cluster = text(&observed.props, "cluster_id")?;
+        let region = required_text(desired, "region")?;
+        let cluster = required_text(&observed.props, "cluster_id")?;
         let kube = self.kube(region, cluster).await?;
-        self.write(&kube, region, cluster, text(desired, "owner")?, Some(&entries(desired))).await
+        self.write(&kube, region, cluster, required_text(desired, "owner")?, Some(&entries(desired))).await
     }
 
     async fn delete(&self, observed: &Observed, props: &Props, _: bool) -> Outcome<()> {
-        let region = text(props, "region").or_else(|_| text(&observed.props, "region"))?;
-        let cluster = text(&observed.props, "cluster_id")?;
+        let region = required_text(props, "region").or_else(|_| required_text(&observed.props, "region"))?;
+        let cluster = required_text(&observed.props, "cluster_id")?;
         let kube = match self.kube(region, cluster).await {
             Err(trouble) if trouble.is_not_found() => return Ok(()),
             other => other?,
         };
-        self.write(&kube, region, cluster, text(props, "owner").or_else(|_| text(&observed.props, "owner"))?, None)
-            .await
+        self.write(
+            &kube,
+            region,
+            cluster,
+            required_text(props, "owner").or_else(|_| required_text(&observed.props, "owner"))?,
+            None,
+        )
+        .await
     }
 }
 

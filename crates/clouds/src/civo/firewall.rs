@@ -1,11 +1,12 @@
 //! `civo.firewall`: a firewall with its rules. Rules are added before others are removed, so that traffic that stays allowed
 //! is never interrupted.
 
-use super::Shared;
-use super::api::{Firewall, NewFirewall, region_code};
-use super::props::{maybe, put, text, texts};
-use super::rules::{Rule, lines};
+use super::api::region_code;
+use super::client::{Client, in_use};
+use super::firewall_rules::{Rule, lines};
+use super::wire::{Firewall, NewFirewall};
 use crate::one_form;
+use crate::props::{optional_text, put, required_text, texts};
 use async_trait::async_trait;
 use berth_engine::handler::{Handler, Outcome, SummaryFacts, Trouble};
 use berth_engine::unit::{Change, Field, Observed, Op, Phase, Props, Typical};
@@ -15,7 +16,9 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-pub struct FirewallHandler(pub Arc<Shared>);
+pub struct FirewallHandler {
+    pub client: Arc<Client>,
+}
 
 const FIELDS: &[Field] = &[
     Field { name: "name", change: Change::InPlace },
@@ -43,9 +46,9 @@ fn wanted_rules(props: &Props) -> Outcome<Vec<Rule>> {
 
 impl FirewallHandler {
     async fn one(&self, region: &str, fits: impl Fn(&Firewall) -> bool) -> Outcome<Option<Firewall>> {
-        let all = self.0.firewalls(region).await?;
+        let all = self.client.firewalls(region).await?;
         let Some(firewall) = all.iter().find(|firewall| fits(firewall)) else { return Ok(None) };
-        self.0.with_rules(region, firewall.clone()).await.map(Some)
+        self.client.with_rules(region, firewall.clone()).await.map(Some)
     }
 }
 
@@ -67,18 +70,18 @@ impl Handler for FirewallHandler {
 
     async fn check(&self, mut desired: Props, observed: Option<&Observed>) -> Outcome<Props> {
         wanted_rules(&desired)?;
-        if let Some(network) = maybe(&desired, "network_id") {
+        if let Some(network) = optional_text(&desired, "network_id") {
             let id = one_form(network);
-            let now = observed.and_then(|observed| maybe(&observed.props, "network_id"));
+            let now = observed.and_then(|observed| optional_text(&observed.props, "network_id"));
             // What is no id may be a name, and Civo takes names.
             let id = match now == Some(id.as_str()) || uuid::Uuid::parse_str(&id).is_ok() {
                 true => id,
-                false => self.0.network_id(text(&desired, "region")?, network).await?,
+                false => self.client.network_id(required_text(&desired, "region")?, network).await?,
             };
             put(&mut desired, "network_id", id);
         }
         if observed.is_none() {
-            self.0.offers.check_region(&self.0.api, text(&desired, "region")?, false).await?;
+            self.client.offers.check_region(&self.client.api, required_text(&desired, "region")?, false).await?;
         }
         Ok(desired)
     }
@@ -110,12 +113,12 @@ impl Handler for FirewallHandler {
         if staying.iter().any(|unit| unit.unit_type == "civo.cluster" && moves(unit)) {
             return Ok(());
         }
-        let region = text(&observed.props, "region")?;
-        let users = self.0.clusters_that(region, |cluster| cluster.firewall_id == observed.id).await?;
+        let region = required_text(&observed.props, "region")?;
+        let users = self.client.clusters_that(region, |cluster| cluster.firewall_id == observed.id).await?;
         if users.is_empty() {
             return Ok(());
         }
-        let (name, users) = (text(&observed.props, "name")?, users.join(", "));
+        let (name, users) = (required_text(&observed.props, "name")?, users.join(", "));
         Err(Trouble::refused(format!("the firewall `{name}` that apiAllowedCidrs made cannot go: {users} uses it"))
             .help("to open the API to everyone, set apiAllowedCidrs: [0.0.0.0/0]")
             .help("to put another firewall in its place, name it in spec.firewall"))
@@ -123,53 +126,55 @@ impl Handler for FirewallHandler {
 
     /// Civo shows single firewalls only in its list.
     async fn read(&self, id: &str, props: &Props) -> Outcome<Option<Observed>> {
-        let region = text(props, "region")?;
+        let region = required_text(props, "region")?;
         Ok(self.one(region, |firewall| firewall.id == id).await?.map(|firewall| observed(&firewall, region)))
     }
 
     async fn find(&self, desired: &Props, _: Option<&str>) -> Outcome<Option<Observed>> {
-        let region = text(desired, "region")?;
-        let name = text(desired, "name")?;
+        let region = required_text(desired, "region")?;
+        let name = required_text(desired, "name")?;
         Ok(self.one(region, |firewall| firewall.name == name).await?.map(|firewall| observed(&firewall, region)))
     }
 
     async fn create(&self, desired: &Props, _: &str, _: bool) -> Outcome<String> {
-        let region = text(desired, "region")?;
+        let region = required_text(desired, "region")?;
         let body = NewFirewall {
-            name: text(desired, "name")?,
+            name: required_text(desired, "name")?,
             region: &region_code(region),
-            network_id: text(desired, "network_id")?,
+            network_id: required_text(desired, "network_id")?,
             // Civo's own rules would open everything until the first update.
             create_rules: Some(false),
             rules: Some(wanted_rules(desired)?.iter().map(Rule::to_civo).collect()),
         };
-        self.0.api.create_firewall(region, &body).await
+        self.client.api.create_firewall(region, &body).await
     }
 
     async fn update(&self, observed: &Observed, desired: &Props, fields: &[&str]) -> Outcome<()> {
-        let region = text(&observed.props, "region")?;
+        let region = required_text(&observed.props, "region")?;
         if fields.contains(&"name") {
             let body = NewFirewall {
-                name: text(desired, "name")?,
+                name: required_text(desired, "name")?,
                 region: &region_code(region),
-                network_id: text(&observed.props, "network_id")?,
+                network_id: required_text(&observed.props, "network_id")?,
                 create_rules: None,
                 rules: None,
             };
-            self.0.api.rename_firewall(region, &observed.id, &body).await?;
+            self.client.api.rename_firewall(region, &observed.id, &body).await?;
         }
         if !fields.contains(&"rules") {
             return Ok(());
         }
         // Read anew: an earlier call may have come further than its answer told.
-        let present = self.0.api.firewall_rules(region, &observed.id).await?;
+        let present = self.client.api.firewall_rules(region, &observed.id).await?;
         let wanted = wanted_rules(desired)?;
         let present_lines: HashSet<String> = present.iter().map(|rule| Rule::from_civo(rule).to_line()).collect();
         let wanted_lines: HashSet<String> = wanted.iter().map(Rule::to_line).collect();
         for rule in wanted.iter().filter(|rule| !present_lines.contains(&rule.to_line())) {
-            let Err(trouble) = self.0.api.create_rule(region, &observed.id, &rule.to_civo()).await else { continue };
+            let Err(trouble) = self.client.api.create_rule(region, &observed.id, &rule.to_civo()).await else {
+                continue;
+            };
             // Civo refuses a rule that is there already, such as one made by an attempt whose answer was lost.
-            let now = self.0.api.firewall_rules(region, &observed.id).await?;
+            let now = self.client.api.firewall_rules(region, &observed.id).await?;
             if !now.iter().any(|other| Rule::from_civo(other).to_line() == rule.to_line()) {
                 return Err(trouble);
             }
@@ -181,7 +186,7 @@ impl Handler for FirewallHandler {
             if wanted_lines.contains(&line) && kept.insert(line) {
                 continue;
             }
-            match self.0.api.delete_rule(region, &observed.id, &rule.id).await {
+            match self.client.api.delete_rule(region, &observed.id, &rule.id).await {
                 Err(trouble) if !trouble.is_not_found() => return Err(trouble),
                 _ => {}
             }
@@ -190,14 +195,14 @@ impl Handler for FirewallHandler {
     }
 
     async fn delete(&self, observed: &Observed, props: &Props, _: bool) -> Outcome<()> {
-        let region = text(props, "region").or_else(|_| text(&observed.props, "region"))?;
-        match self.0.api.delete_firewall(region, &observed.id).await {
+        let region = required_text(props, "region").or_else(|_| required_text(&observed.props, "region"))?;
+        match self.client.api.delete_firewall(region, &observed.id).await {
             Ok(()) => Ok(()),
             Err(trouble) if trouble.is_not_found() => Err(trouble),
             Err(trouble) => {
                 let id = &observed.id;
-                let in_use = self.0.clusters_that(region, |cluster| cluster.firewall_id == *id).await;
-                Err(super::in_use(trouble, in_use)
+                let users = self.client.clusters_that(region, |cluster| cluster.firewall_id == *id).await;
+                Err(in_use(trouble, users)
                     .help("a firewall goes once nothing uses it any more")
                     .help("a cluster whose API everyone may reach again needs `apiAllowedCidrs: [0.0.0.0/0]` or another `firewall`"))
             }

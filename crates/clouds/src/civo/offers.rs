@@ -1,45 +1,22 @@
 //! What Civo offers: regions, versions, sizes, applications. Asked once for a while, since many units are checked against it.
 
-use super::api::{Api, Application};
+use super::api::Api;
 use super::versions;
+use super::wire::Application;
+use crate::recent::Recent;
 use berth_engine::handler::{Class, Outcome, Trouble};
-use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-use tokio::sync::Mutex;
+use std::time::Duration;
 
 /// How long an answer is good for: capacity changes within minutes.
-const KEPT: Duration = Duration::from_secs(300);
+const KEPT_FOR: Duration = Duration::from_secs(300);
 
 #[derive(Default)]
 pub struct Offers {
-    regions: Kept<Vec<(String, bool)>>,
-    versions: Kept<Vec<String>>,
-    sizes: Kept<Vec<String>>,
-    applications: Kept<Vec<Application>>,
-}
-
-struct Kept<T>(Mutex<HashMap<String, (Instant, Arc<T>)>>);
-
-impl<T> Default for Kept<T> {
-    fn default() -> Self {
-        Self(Mutex::new(HashMap::new()))
-    }
-}
-
-impl<T> Kept<T> {
-    async fn get<F: Future<Output = Outcome<T>>>(&self, key: &str, fetch: impl FnOnce() -> F) -> Outcome<Arc<T>> {
-        // Held while asking, so that many who start together ask once.
-        let mut kept = self.0.lock().await;
-        if let Some((at, value)) = kept.get(key)
-            && at.elapsed() < KEPT
-        {
-            return Ok(value.clone());
-        }
-        let value = Arc::new(fetch().await?);
-        kept.insert(key.to_owned(), (Instant::now(), value.clone()));
-        Ok(value)
-    }
+    regions: Recent<Vec<(String, bool)>>,
+    versions: Recent<Vec<String>>,
+    sizes: Recent<Vec<String>>,
+    applications: Recent<Vec<Application>>,
 }
 
 impl Offers {
@@ -49,7 +26,7 @@ impl Offers {
             let regions = api.regions().await?;
             Ok(regions.into_iter().map(|r| (r.code.to_ascii_lowercase(), r.out_of_capacity)).collect())
         };
-        self.regions.get("", fetch).await
+        self.regions.get("", KEPT_FOR, fetch).await
     }
 
     /// Whether a region is there, and has room where room is needed.
@@ -77,7 +54,7 @@ impl Offers {
             let k3s = offered.filter(|v| v.cluster_type.is_empty() || v.cluster_type == "k3s");
             Ok(k3s.map(|v| v.version).collect())
         };
-        let offered = self.versions.get(region, fetch).await?;
+        let offered = self.versions.get(region, KEPT_FOR, fetch).await?;
         match versions::resolve(wanted, &offered) {
             Some(version) => Ok(version),
             None => {
@@ -98,7 +75,7 @@ impl Offers {
             });
             Ok(for_nodes.map(|s| s.name).collect())
         };
-        let sizes = self.sizes.get(region, fetch).await?;
+        let sizes = self.sizes.get(region, KEPT_FOR, fetch).await?;
         if sizes.iter().any(|name| name == size) {
             return Ok(());
         }
@@ -110,7 +87,7 @@ impl Offers {
 
     /// Checks `name` or `name:plan`, and returns it as the marketplace spells it.
     pub async fn application(&self, api: &Api, region: &str, wanted: &str) -> Outcome<String> {
-        let offered = self.applications.get(region, || api.applications(region)).await?;
+        let offered = self.applications.get(region, KEPT_FOR, || api.applications(region)).await?;
         let (name, plan) = wanted.split_once(':').map_or((wanted, None), |(name, plan)| (name, Some(plan)));
         let Some(application) = offered.iter().find(|a| a.name.eq_ignore_ascii_case(name)) else {
             let start = name.chars().next().unwrap_or_default().to_ascii_lowercase();

@@ -1,11 +1,13 @@
 //! Import: objects of a Civo account, written as manifests.
 
-use super::api::{Cluster, Firewall, Network};
-use super::cluster::shown_tags;
-use super::pool::{split_id, unit_id};
-use super::pools::{self, View};
-use super::rules::Rule;
-use super::{MAX_PAGES, Shared};
+use super::client::{Client, MAX_PAGES};
+use super::default_pool::default_chain;
+use super::firewall_rules::Rule;
+use super::node_pool::{split_id, unit_id};
+use super::normal_form::{shown_tags, taints_value};
+use super::pool_view::{self, View};
+use super::wire::{Cluster, Firewall, Network};
+use crate::http::gone_is_none;
 use berth_engine::handler::{Class, Outcome, Raised, Trouble};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, HashSet};
@@ -16,36 +18,30 @@ const LONGEST_POOL_NAME: usize = 40;
 const OWN_PREFIX: &str = "planton-";
 
 /// Describes one object. Without a region, the regions are searched.
-pub async fn one(shared: &Shared, kind: &str, id: &str, region: &str) -> Outcome<Raised> {
-    let given = Some(region).filter(|r| !r.is_empty()).or(shared.region.as_deref());
+pub async fn one(client: &Client, kind: &str, id: &str, region: &str) -> Outcome<Raised> {
+    let given = Some(region).filter(|r| !r.is_empty()).or(client.region.as_deref());
     let regions = match given {
         Some(region) => vec![region.to_ascii_lowercase()],
-        None => regions(shared).await?,
+        None => regions(client).await?,
     };
     for region in &regions {
         let found = match kind {
             "CivoVpc" => {
-                let all = shared.networks(region).await?;
+                let all = client.networks(region).await?;
                 all.iter().find(|n| n.id == id).map(|n| network(n, region))
             }
-            "CivoFirewall" => match shared.firewalls(region).await?.iter().find(|f| f.id == id) {
-                Some(found) => Some(firewall(&shared.with_rules(region, found.clone()).await?, region)),
+            "CivoFirewall" => match client.firewalls(region).await?.iter().find(|f| f.id == id) {
+                Some(found) => Some(firewall(&client.with_rules(region, found.clone()).await?, region)),
                 None => None,
             },
-            "CivoKubernetesCluster" => match shared.api.cluster(region, id).await {
-                Ok(found) => Some(cluster(&found, region)),
-                Err(trouble) if trouble.is_not_found() => None,
-                Err(trouble) => return Err(trouble),
-            },
+            "CivoKubernetesCluster" => {
+                gone_is_none(client.api.cluster(region, id).await)?.map(|found| cluster(&found, region))
+            }
             "CivoKubernetesNodePool" => {
                 let (cluster, pool) = split_id(id)?;
-                match shared.api.cluster(region, cluster).await {
-                    Ok(found) => {
-                        pools::views(&found).iter().find(|v| v.id == pool).map(|v| node_pool(&found, v, region))
-                    }
-                    Err(trouble) if trouble.is_not_found() => None,
-                    Err(trouble) => return Err(trouble),
-                }
+                gone_is_none(client.api.cluster(region, cluster).await)?.and_then(|found| {
+                    pool_view::views(&found).iter().find(|v| v.id == pool).map(|v| node_pool(&found, v, region))
+                })
             }
             other => return Err(Trouble::refused(format!("Civo does not know the kind {other}"))),
         };
@@ -59,21 +55,21 @@ pub async fn one(shared: &Shared, kind: &str, id: &str, region: &str) -> Outcome
 
 /// Everything of the account's own. What Civo itself makes in every region, a default network and its firewalls, is left
 /// out where nothing uses it.
-pub async fn all(shared: &Shared) -> Outcome<Vec<Raised>> {
+pub async fn all(client: &Client) -> Outcome<Vec<Raised>> {
     let mut raised = Vec::new();
-    for region in regions(shared).await? {
+    for region in regions(client).await? {
         let mut clusters = Vec::new();
         for number in 1..=MAX_PAGES {
-            let page = shared.api.clusters(&region, number).await?;
+            let page = client.api.clusters(&region, number).await?;
             let there = page.items.into_iter();
             clusters.extend(there.filter(|c| !c.status.eq_ignore_ascii_case("deleting")));
             if number >= page.pages {
                 break;
             }
         }
-        let networks = shared.networks(&region).await?;
+        let networks = client.networks(&region).await?;
         let guards: HashSet<&str> = clusters.iter().map(|c| c.firewall_id.as_str()).collect();
-        let all_firewalls = shared.firewalls(&region).await?;
+        let all_firewalls = client.firewalls(&region).await?;
         let firewalls: Vec<&Firewall> =
             all_firewalls.iter().filter(|f| guards.contains(f.id.as_str()) || !is_automatic(f, &networks)).collect();
         let used: HashSet<&str> = clusters
@@ -84,7 +80,7 @@ pub async fn all(shared: &Shared) -> Outcome<Vec<Raised>> {
         let kept = networks.iter().filter(|n| !n.default || used.contains(n.id.as_str()));
         raised.extend(kept.map(|n| network(n, &region)));
         for found in firewalls {
-            let found = shared.with_rules(&region, found.clone()).await?;
+            let found = client.with_rules(&region, found.clone()).await?;
             raised.push(firewall(&found, &region));
         }
         raised.extend(clusters.iter().map(|c| cluster(c, &region)));
@@ -104,8 +100,8 @@ fn is_automatic(firewall: &Firewall, networks: &[Network]) -> bool {
     })
 }
 
-async fn regions(shared: &Shared) -> Outcome<Vec<String>> {
-    let regions = shared.offers.regions(&shared.api).await?;
+async fn regions(client: &Client) -> Outcome<Vec<String>> {
+    let regions = client.offers.regions(&client.api).await?;
     Ok(regions.iter().map(|(code, _)| code.clone()).collect())
 }
 
@@ -148,8 +144,8 @@ fn firewall(firewall: &Firewall, region: &str) -> Raised {
 }
 
 fn cluster(cluster: &Cluster, region: &str) -> Raised {
-    let views = pools::views(cluster);
-    let chain = pools::default_chain(&views);
+    let views = pool_view::views(cluster);
+    let chain = default_chain(&views);
     let default = chain.last().map(|i| &views[*i]);
     let mut spec = json!({
         "clusterName": cluster.name,
@@ -179,10 +175,10 @@ fn cluster(cluster: &Cluster, region: &str) -> Raised {
     let mut units = BTreeMap::from([("cluster".to_owned(), cluster.id.clone())]);
     let mut more = Vec::new();
     for (_, view) in views.iter().enumerate().filter(|(i, view)| !chain.contains(i) && !view.leaving()) {
-        let mut name = label(pools::name_of(view.id), LONGEST_POOL_NAME);
+        let mut name = label(pool_view::name_of(view.id), LONGEST_POOL_NAME);
         // Two pools may have had the same name at different times.
         while units.contains_key(&format!("pool/{name}")) {
-            name = label(&format!("{name}-{}", pools::short(view.id)), LONGEST_POOL_NAME);
+            name = label(&format!("{name}-{}", pool_view::short(view.id)), LONGEST_POOL_NAME);
         }
         units.insert(format!("pool/{name}"), unit_id(&cluster.id, view.id));
         let mut pool = pool_fields(view);
@@ -197,7 +193,7 @@ fn cluster(cluster: &Cluster, region: &str) -> Raised {
 }
 
 fn node_pool(cluster: &Cluster, view: &View<'_>, region: &str) -> Raised {
-    let name = pools::name_of(view.id);
+    let name = pool_view::name_of(view.id);
     let mut spec = pool_fields(view);
     spec.insert("nodePoolName".into(), json!(name));
     spec.insert("cluster".into(), json!({"value": cluster.id}));
@@ -222,7 +218,7 @@ fn pool_fields(view: &View<'_>) -> Map<String, Value> {
         fields.insert("labels".into(), json!(labels));
     }
     if !view.taints.is_empty() {
-        fields.insert("taints".into(), pools::taints_value(&view.taints));
+        fields.insert("taints".into(), taints_value(&view.taints));
     }
     fields
 }
@@ -236,12 +232,12 @@ fn label(name: &str, longest: usize) -> String {
         .collect();
     let start = plain.trim_start_matches('-');
     let cut = if start.len() > longest {
-        format!("{}-{}", &start[..longest - 9], pools::short(name))
+        format!("{}-{}", &start[..longest - 9], pool_view::short(name))
     } else {
         start.to_owned()
     };
     let cut = cut.trim_end_matches('-');
-    if cut.is_empty() { format!("x{}", pools::short(name)) } else { cut.to_owned() }
+    if cut.is_empty() { format!("x{}", pool_view::short(name)) } else { cut.to_owned() }
 }
 
 #[cfg(test)]

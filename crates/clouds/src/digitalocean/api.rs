@@ -1,62 +1,24 @@
 //! A connection to DigitalOcean's HTTP API: one method for each call.
 
+use super::errors::DigitalOceanErrors;
 use super::wire::*;
-use super::words::DigitalOceanWords;
 use crate::Credentials;
-use crate::gather::Gather;
-use crate::http::{CALL_TIMEOUT, Http, Settings, segment};
-use crate::kube::Kubes;
-use berth_engine::handler::{Class, Outcome, Trouble};
-use berth_engine::unit::Identity;
+use crate::http::{CALL_TIMEOUT, Http, Settings, gone_is_none, segment};
+use berth_engine::handler::{Outcome, Trouble};
 use reqwest::Method;
 use secrecy::{ExposeSecret, SecretString};
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
-use tokio::sync::{Mutex, OnceCell};
 
-pub(crate) const API_URL: &str = "https://api.digitalocean.com";
+pub const API_URL: &str = "https://api.digitalocean.com";
 /// DigitalOcean allows 5,000 requests an hour and 250 a minute; the sandbox and private endpoints have a limit of their own.
 const REQUESTS_PER_SECOND: f64 = 4.0;
 const BURST: u32 = 200;
-/// Versions, sizes and regions change over weeks.
-const OPTIONS_KEPT: Duration = Duration::from_secs(600);
 
-/// A value that was read a short while ago.
-struct Kept<T>(Mutex<Option<(Instant, Arc<T>)>>);
-
-impl<T> Kept<T> {
-    fn new() -> Self {
-        Self(Mutex::new(None))
-    }
-
-    async fn get<F: Future<Output = Outcome<T>>>(&self, life: Duration, read: impl FnOnce() -> F) -> Outcome<Arc<T>> {
-        let mut kept = self.0.lock().await;
-        if let Some((since, value)) = &*kept
-            && since.elapsed() < life
-        {
-            return Ok(value.clone());
-        }
-        let value = Arc::new(read().await?);
-        *kept = Some((Instant::now(), value.clone()));
-        Ok(value)
-    }
-}
-
-/// A connection to one account.
-pub struct Client {
+pub struct Api {
     http: Http,
-    /// The clusters' own APIs.
-    pub kubes: Kubes,
-    all_vpcs: Gather<Vec<Vpc>>,
-    all_clusters: Gather<Vec<Cluster>>,
-    options: Kept<Options>,
-    vpcs: Kept<Vec<Vpc>>,
-    cluster_names: Kept<Vec<(String, String)>>,
-    identity: OnceCell<Identity>,
 }
 
-impl Client {
+impl Api {
     pub fn new(credentials: &Credentials) -> Outcome<Self> {
         let token = credentials.token.expose_secret();
         let own = credentials.api_url.as_deref().map(str::trim).filter(|url| !url.is_empty());
@@ -73,52 +35,22 @@ impl Client {
             requests_per_second: per_second,
             burst,
             timeout: CALL_TIMEOUT,
-            dialect: &DigitalOceanWords,
+            dialect: &DigitalOceanErrors,
         })?;
-        Ok(Self {
-            http,
-            kubes: Kubes::default(),
-            all_vpcs: Gather::default(),
-            all_clusters: Gather::default(),
-            options: Kept::new(),
-            vpcs: Kept::new(),
-            cluster_names: Kept::new(),
-            identity: OnceCell::new(),
-        })
+        Ok(Self { http })
     }
 
     pub fn calls(&self) -> u64 {
         self.http.calls()
     }
 
-    pub async fn identity(&self) -> Outcome<Identity> {
-        self.identity.get_or_try_init(|| self.ask_identity()).await.cloned()
-    }
-
-    /// Objects belong to the team that a token was made in, not to the person who made it.
-    async fn ask_identity(&self) -> Outcome<Identity> {
-        let scope = |trouble: Trouble| match trouble.class {
-            Class::Unauthorized => {
-                trouble.help("a token with custom scopes needs account:read, which tells whose it is")
-            }
-            _ => trouble,
-        };
-        let AccountRoot { account } = self.http.get("/v2/account", &[]).await.map_err(scope)?;
-        let team = account.team.unwrap_or_default();
-        let id = if team.uuid.is_empty() { &account.uuid } else { &team.uuid };
-        if id.is_empty() {
-            return Err(Trouble::refused("DigitalOcean does not say which account the token belongs to"));
-        }
-        let name =
-            [account.email.as_str(), team.name.as_str()].map(str::trim).into_iter().filter(|name| !name.is_empty());
-        Ok(Identity::new("digitalocean", id, &name.collect::<Vec<_>>().join(", ")))
+    pub async fn account(&self) -> Outcome<AccountInfo> {
+        self.http.get("/v2/account", &[]).await.map(|root: AccountRoot| root.account)
     }
 
     /// Versions, regions and sizes on offer.
-    pub async fn options(&self) -> Outcome<Arc<Options>> {
-        let read =
-            || async { self.http.get("/v2/kubernetes/options", &[]).await.map(|root: OptionsRoot| root.options) };
-        self.options.get(OPTIONS_KEPT, read).await
+    pub async fn options(&self) -> Outcome<Options> {
+        self.http.get("/v2/kubernetes/options", &[]).await.map(|root: OptionsRoot| root.options)
     }
 
     pub async fn vpc(&self, id: &str) -> Outcome<Option<Vpc>> {
@@ -128,28 +60,6 @@ impl Client {
     pub async fn vpc_page(&self, page: u32) -> Outcome<Paged<Vpc>> {
         let root: VpcsRoot = self.page("/v2/vpcs", page).await?;
         Ok(root.paging.page(root.vpcs, page))
-    }
-
-    /// All networks, begun to be read after this was asked.
-    pub async fn vpcs(&self) -> Outcome<Arc<Vec<Vpc>>> {
-        self.all_vpcs.get(|| self.walk_vpcs()).await
-    }
-
-    async fn walk_vpcs(&self) -> Outcome<Vec<Vpc>> {
-        let (mut all, mut page) = (Vec::new(), 1);
-        loop {
-            let read = self.vpc_page(page).await?;
-            all.extend(read.items);
-            match read.next {
-                Some(next) => page = next,
-                None => return Ok(all),
-            }
-        }
-    }
-
-    /// As they were at most so long ago: to look up names.
-    pub async fn recent_vpcs(&self, age: Duration) -> Outcome<Arc<Vec<Vpc>>> {
-        self.vpcs.get(age, || self.walk_vpcs()).await
     }
 
     pub async fn create_vpc(&self, body: &VpcCreate<'_>) -> Outcome<Vpc> {
@@ -171,32 +81,6 @@ impl Client {
     pub async fn cluster_page(&self, page: u32) -> Outcome<Paged<Cluster>> {
         let root: ClustersRoot = self.page("/v2/kubernetes/clusters", page).await?;
         Ok(root.paging.page(root.kubernetes_clusters, page))
-    }
-
-    /// All clusters with their pools, begun to be read after this was asked.
-    pub async fn clusters(&self) -> Outcome<Arc<Vec<Cluster>>> {
-        self.all_clusters.get(|| self.walk_clusters()).await
-    }
-
-    async fn walk_clusters(&self) -> Outcome<Vec<Cluster>> {
-        let (mut all, mut page) = (Vec::new(), 1);
-        loop {
-            let read = self.cluster_page(page).await?;
-            all.extend(read.items);
-            match read.next {
-                Some(next) => page = next,
-                None => return Ok(all),
-            }
-        }
-    }
-
-    /// Ids and names as they were at most so long ago, without those that are on their way out.
-    pub async fn recent_cluster_names(&self, age: Duration) -> Outcome<Arc<Vec<(String, String)>>> {
-        let read = || async {
-            let clusters = self.walk_clusters().await?.into_iter().filter(|c| c.status.state != "deleted");
-            Ok(clusters.map(|cluster| (cluster.id, cluster.name)).collect())
-        };
-        self.cluster_names.get(age, read).await
     }
 
     pub async fn create_cluster(&self, body: &ClusterCreate<'_>) -> Outcome<Cluster> {
@@ -273,14 +157,6 @@ fn cluster_path(id: &str) -> String {
 
 fn pool_path(cluster: &str, id: &str) -> String {
     format!("{}/node_pools/{}", cluster_path(cluster), segment(id))
-}
-
-fn gone_is_none<T>(answer: Outcome<T>) -> Outcome<Option<T>> {
-    match answer {
-        Ok(value) => Ok(Some(value)),
-        Err(trouble) if trouble.is_not_found() => Ok(None),
-        Err(trouble) => Err(trouble),
-    }
 }
 
 /// Deleting twice is harmless.

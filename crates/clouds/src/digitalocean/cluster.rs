@@ -1,19 +1,20 @@
 //! `digitalocean.cluster`: a cluster with its default pool.
 
-use super::api::Client;
-use super::normal::*;
-use super::roll::{self, Step};
+use super::client::Client;
+use super::default_pool::{self, Step};
+use super::errors::{cluster_overdue, taken};
+use super::normal_form::*;
 use super::wire::{Cluster, ClusterCreate, ClusterUpdate, Firewall, NodePool, PoolChange};
-use super::words::{cluster_overdue, taken};
-use super::{CLUSTER, kube_api, offers, version};
+use super::{CLUSTER, kube_api, offers, versions};
+use crate::http::gone_is_none;
+use crate::props::{flag, number, text, texts};
+use crate::ready_gate;
 use crate::times::{NODE_SECONDS, UPGRADE_SECONDS, nodes_between};
 use async_trait::async_trait;
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use berth_engine::handler::{Class, Handler, Outcome, Trouble};
 use berth_engine::unit::{Change, Field, Observed, Op, Phase, Props, Readiness, Stray, Typical, WaitFor, Waiting};
 use berth_engine::{FieldChange, is_unknown};
-use secrecy::{ExposeSecret, SecretString};
+use secrecy::SecretString;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -43,6 +44,9 @@ const FIELDS: &[Field] = &[
     field("default_node_pool.min_nodes", Change::InPlace),
     field("default_node_pool.max_nodes", Change::InPlace),
 ];
+
+/// The secret output with the kubeconfig.
+const KUBECONFIG: &str = "kubeconfig";
 
 /// Fields that one request changes together.
 const ONE_REQUEST: &[&str] = &[
@@ -75,9 +79,9 @@ pub fn observed(cluster: &Cluster) -> Observed {
     if let Some(policy) = &cluster.maintenance_policy {
         put("maintenance_window", json!(window(&policy.day, &policy.start_time)));
     }
-    let pools = roll::default_pools(&cluster.name, &cluster.node_pools);
-    put("default_node_pool.name", json!(roll::shown_name(&pools)));
-    if let Some(pool) = roll::primary(&pools) {
+    let pools = default_pool::default_pools(&cluster.name, &cluster.node_pools);
+    put("default_node_pool.name", json!(default_pool::shown_name(&pools)));
+    if let Some(pool) = default_pool::primary(&pools) {
         put("default_node_pool.size", json!(pool.size));
         put("default_node_pool.auto_scale", json!(pool.auto_scale));
         put("default_node_pool.node_count", json!(pool.count));
@@ -100,11 +104,11 @@ fn is_there(cluster: &Cluster) -> bool {
 
 fn phase(cluster: &Cluster, pools: &[&NodePool]) -> Phase {
     let total: u32 = pools.iter().map(|pool| pool.count).sum();
-    let running: usize = pools.iter().map(|pool| roll::nodes_ready(pool).0).sum();
+    let running: usize = pools.iter().map(|pool| default_pool::nodes_ready(pool).0).sum();
     let said = cluster.status.message.trim();
     let nodes = format!("{running} of {total} nodes ready");
     match cluster.status.state.to_ascii_lowercase().as_str() {
-        "running" if pools.iter().all(|pool| roll::nodes_ready(pool).1) => Phase::Ready,
+        "running" if pools.iter().all(|pool| default_pool::nodes_ready(pool).1) => Phase::Ready,
         "running" => Phase::Pending(Waiting::on(WaitFor::Parts, format!("waiting for nodes: {nodes}"))),
         "error" => Phase::Failed { reason: if said.is_empty() { "its state is `error`".into() } else { said.into() } },
         "deleted" | "deleting" => Phase::Deleting,
@@ -143,8 +147,8 @@ impl Handler for ClusterHandler {
     fn same(&self, field: &str, desired: &Value, observed: &Value) -> bool {
         let texts = (desired.as_str().unwrap_or_default(), observed.as_str().unwrap_or_default());
         match field {
-            "kubernetes_version" => version::same(texts.0, texts.1),
-            "default_node_pool.name" => roll::is_settled(texts.1),
+            "kubernetes_version" => versions::same(texts.0, texts.1),
+            "default_node_pool.name" => default_pool::is_settled(texts.1),
             "tags" => same_tags(desired, observed),
             _ => desired == observed,
         }
@@ -152,7 +156,7 @@ impl Handler for ClusterHandler {
 
     fn refuse_change(&self, field: &str, from: &Value, to: &Value) -> Option<String> {
         match field {
-            "kubernetes_version" => version::refuse(from.as_str()?, to.as_str()?),
+            "kubernetes_version" => versions::refuse(from.as_str()?, to.as_str()?),
             "highly_available" if from == &json!(true) => Some(
                 "DigitalOcean cannot take a highly available control plane back: set highlyAvailable to true, or make another cluster".into(),
             ),
@@ -191,7 +195,7 @@ impl Handler for ClusterHandler {
         let settled = observed.is_some()
             && seen("region") == Some(region)
             && seen("default_node_pool.size") == Some(size)
-            && seen("kubernetes_version").is_some_and(|running| version::same(wanted, running));
+            && seen("kubernetes_version").is_some_and(|running| versions::same(wanted, running));
         if settled {
             return Ok(desired);
         }
@@ -208,7 +212,7 @@ impl Handler for ClusterHandler {
     }
 
     async fn read(&self, id: &str, _props: &Props) -> Outcome<Option<Observed>> {
-        Ok(self.client.cluster(id).await?.as_ref().map(observed))
+        Ok(self.client.api.cluster(id).await?.as_ref().map(observed))
     }
 
     /// DigitalOcean may have two clusters of one name: ours carries the token, or, when a version made it that did not send
@@ -243,7 +247,7 @@ impl Handler for ClusterHandler {
         let body = ClusterCreate {
             name,
             region: text(desired, "region"),
-            version: version::slug(text(desired, "kubernetes_version")),
+            version: versions::slug(text(desired, "kubernetes_version")),
             vpc_uuid: text(desired, "vpc"),
             tags: tags_to_create(desired, token),
             ha: flag(desired, "highly_available"),
@@ -251,9 +255,9 @@ impl Handler for ClusterHandler {
             surge_upgrade: !flag(desired, "disable_surge_upgrade"),
             maintenance_policy: policy(text(desired, "maintenance_window")),
             control_plane_firewall: firewall(desired).filter(|firewall| firewall.enabled),
-            node_pools: vec![new_default_pool(desired, roll::default_pool_name(name), None)],
+            node_pools: vec![new_default_pool(desired, default_pool::default_pool_name(name), None)],
         };
-        match self.client.create_cluster(&body).await {
+        match self.client.api.create_cluster(&body).await {
             Ok(cluster) => Ok(cluster.id),
             Err(trouble) if matches!(trouble.class, Class::Taken { .. }) => {
                 let other = self.find(desired, None).await?.map(|other| other.id);
@@ -265,15 +269,15 @@ impl Handler for ClusterHandler {
 
     async fn update(&self, observed: &Observed, desired: &Props, fields: &[&str]) -> Outcome<()> {
         let id = observed.id.as_str();
-        let Some(cluster) = self.client.cluster(id).await? else {
+        let Some(cluster) = self.client.api.cluster(id).await? else {
             return Err(Trouble::new(Class::NotFound, format!("cluster {id} is gone")));
         };
         if fields.iter().any(|field| ONE_REQUEST.contains(field)) {
-            return self.client.update_cluster(id, &cluster_update(&cluster, desired, fields)).await;
+            return self.client.api.update_cluster(id, &cluster_update(&cluster, desired, fields)).await;
         }
         if fields.contains(&"registry_integration") {
             // The cluster was there a moment ago: what DigitalOcean does not find is the registry.
-            return self.client.set_registry(id, flag(desired, "registry_integration")).await.map_err(|trouble| {
+            return self.client.api.set_registry(id, flag(desired, "registry_integration")).await.map_err(|trouble| {
                 if !trouble.is_not_found() {
                     return trouble;
                 }
@@ -285,46 +289,33 @@ impl Handler for ClusterHandler {
             return self.roll(&cluster, desired).await;
         }
         if fields.iter().any(|field| field.starts_with("default_node_pool.")) {
-            let pools = roll::default_pools(&cluster.name, &cluster.node_pools);
-            let Some(pool) = roll::primary(&pools) else { return self.roll(&cluster, desired).await };
-            return self.client.update_pool(id, &pool.id, &default_pool_change(desired, &cluster, pool)).await;
+            let pools = default_pool::default_pools(&cluster.name, &cluster.node_pools);
+            let Some(pool) = default_pool::primary(&pools) else { return self.roll(&cluster, desired).await };
+            return self.client.api.update_pool(id, &pool.id, &default_pool_change(desired, &cluster, pool)).await;
         }
         if fields.contains(&"kubernetes_version") {
             let wanted = text(desired, "kubernetes_version");
-            let Err(trouble) = self.client.upgrade_cluster(id, version::slug(wanted)).await else { return Ok(()) };
+            let Err(trouble) = self.client.api.upgrade_cluster(id, versions::slug(wanted)).await else { return Ok(()) };
             // Refused, because an earlier attempt was acted on meanwhile.
-            let now = self.client.cluster(id).await?;
-            let upgraded = now.is_some_and(|cluster| version::same(wanted, &cluster.version));
+            let now = self.client.api.cluster(id).await?;
+            let upgraded = now.is_some_and(|cluster| versions::same(wanted, &cluster.version));
             return if upgraded { Ok(()) } else { Err(trouble) };
         }
         Ok(())
     }
 
     async fn delete(&self, observed: &Observed, _props: &Props, _drain: bool) -> Outcome<()> {
-        self.client.delete_cluster(&observed.id).await
+        self.client.api.delete_cluster(&observed.id).await
     }
 
     async fn ready(&self, observed: &Observed, props: &Props) -> Outcome<Readiness> {
-        let mut readiness = Readiness::default();
-        let kubeconfig = match self.client.kubeconfig(&observed.id).await {
-            Ok(kubeconfig) => kubeconfig,
-            Err(trouble) if trouble.is_not_found() => {
-                readiness.waiting_for = Some("waiting for its kubeconfig".into());
-                return Ok(readiness);
-            }
-            Err(trouble) => return Err(trouble),
-        };
-        if text(props, READY_GATE) == "cloud" {
-            readiness.gate = Some("cloud".into());
-        } else {
-            readiness.gate = Some("api".into());
-            let count = number(&observed.props, "default_node_pool.node_count").unwrap_or(1);
-            let scaled = flag(&observed.props, "default_node_pool.auto_scale");
-            let nodes = if scaled { count.min(1) } else { count };
-            readiness.waiting_for = kube_api::waiting_for(&self.client, &kubeconfig, nodes).await?;
-        }
-        readiness.secrets = as_secrets(&kubeconfig);
-        Ok(readiness)
+        // What is not there yet is empty.
+        let kubeconfig =
+            gone_is_none(self.client.api.kubeconfig(&observed.id).await)?.unwrap_or_else(|| SecretString::from(""));
+        let count = number(&observed.props, "default_node_pool.node_count").unwrap_or(1);
+        let scaled = flag(&observed.props, "default_node_pool.auto_scale");
+        let nodes = if scaled { count.min(1) } else { count };
+        ready_gate::readiness(&self.client.kubes, &kubeconfig, KUBECONFIG, props, nodes).await
     }
 
     /// A kubeconfig's token lasts for about a week.
@@ -333,7 +324,8 @@ impl Handler for ClusterHandler {
     }
 
     async fn fresh_secrets(&self, id: &str) -> Outcome<Option<BTreeMap<String, SecretString>>> {
-        Ok(Some(as_secrets(&self.client.kubeconfig(id).await?)))
+        let kubeconfig = self.client.api.kubeconfig(id).await?;
+        Ok(Some(BTreeMap::from([(KUBECONFIG.to_owned(), ready_gate::encoded(&kubeconfig))])))
     }
 
     fn overdue(&self, id: &str, waiting: &Waiting) -> Vec<String> {
@@ -341,25 +333,20 @@ impl Handler for ClusterHandler {
     }
 }
 
-fn as_secrets(kubeconfig: &SecretString) -> BTreeMap<String, SecretString> {
-    let encoded = SecretString::from(STANDARD.encode(kubeconfig.expose_secret()));
-    BTreeMap::from([("kubeconfig".to_owned(), encoded)])
-}
-
 impl ClusterHandler {
     /// One step of giving the default pool another size.
     async fn roll(&self, cluster: &Cluster, desired: &Props) -> Outcome<()> {
-        let pools = roll::default_pools(&cluster.name, &cluster.node_pools);
+        let pools = default_pool::default_pools(&cluster.name, &cluster.node_pools);
         let name = text(desired, "cluster_name");
-        match roll::next_step(name, &pools, text(desired, "default_node_pool.size")) {
+        match default_pool::next_step(name, &pools, text(desired, "default_node_pool.size")) {
             Step::Mark(pool) => {
                 let change = PoolChange { tags: Some(marked_tags(cluster, pool)), ..unchanged(pool) };
-                self.client.update_pool(&cluster.id, &pool.id, &change).await
+                self.client.api.update_pool(&cluster.id, &pool.id, &change).await
             }
             Step::Make(name) => {
-                let heir_of = roll::primary(&pools).map(|old| (cluster, old));
+                let heir_of = default_pool::primary(&pools).map(|old| (cluster, old));
                 let body = new_default_pool(desired, name, heir_of);
-                match self.client.create_pool(&cluster.id, &body).await {
+                match self.client.api.create_pool(&cluster.id, &body).await {
                     // Made by an attempt whose answer was lost: the next look shows it.
                     Err(trouble) if matches!(trouble.class, Class::Taken { .. }) => {
                         Err(Trouble { class: Class::Retry { after: None }, ..trouble })
@@ -368,14 +355,14 @@ impl ClusterHandler {
                 }
             }
             Step::Remove(pool) => {
-                if text(desired, READY_GATE) != "cloud" {
+                if !ready_gate::trusts_cloud(desired) {
                     kube_api::drain(&self.client, &cluster.id, &pool.id).await?;
                 }
-                self.client.delete_pool(&cluster.id, &pool.id).await
+                self.client.api.delete_pool(&cluster.id, &pool.id).await
             }
             Step::Rename(pool, name) => {
                 let change = PoolChange { name, ..unchanged(pool) };
-                self.client.update_pool(&cluster.id, &pool.id, &change).await
+                self.client.api.update_pool(&cluster.id, &pool.id, &change).await
             }
             Step::Wait | Step::Done => Ok(()),
         }

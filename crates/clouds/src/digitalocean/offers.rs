@@ -1,8 +1,8 @@
 //! What DigitalOcean offers: versions, regions and sizes are checked before anything is made.
 
-use super::api::Client;
-use super::normal::is_id;
-use super::version;
+use super::client::Client;
+use super::normal_form::is_id;
+use super::versions;
 use super::wire::Options;
 use crate::one_form;
 use berth_engine::handler::{Outcome, Trouble};
@@ -15,7 +15,7 @@ const NAMES_KEPT: Duration = Duration::from_secs(5);
 
 pub fn version(options: &Options, desired: &str, running: Option<&str>) -> Outcome<String> {
     let offered: Vec<&str> = options.versions.iter().map(|v| v.slug.as_str()).collect();
-    version::resolve(desired, &offered, running)
+    versions::resolve(desired, &offered, running)
 }
 
 pub fn region(options: &Options, region: &str) -> Outcome<()> {

@@ -1,9 +1,9 @@
 //! Import: objects of an account, written as manifests' specs.
 
-use super::api::Client;
-use super::normal::{observed_addresses, observed_labels, observed_tags, window, without_inherited};
+use super::client::Client;
+use super::normal_form::{observed_addresses, observed_labels, observed_tags, window, without_inherited};
 use super::wire::{Cluster, NodePool, Vpc};
-use super::{pool, roll};
+use super::{default_pool, node_pool::holding};
 use berth_engine::handler::{Class, Outcome, Raised, Trouble};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, HashSet};
@@ -18,9 +18,9 @@ const ID_CHARS: usize = 8;
 
 pub async fn one(client: &Client, kind: &str, id: &str) -> Outcome<Raised> {
     let raised = match kind {
-        VPC => client.vpc(id).await?.map(vpc),
-        CLUSTER => client.cluster(id).await?.map(|found| cluster(&found)),
-        POOL => pool::holding(client, id).await?.and_then(|cluster| {
+        VPC => client.api.vpc(id).await?.map(vpc),
+        CLUSTER => client.api.cluster(id).await?.map(|found| cluster(&found)),
+        POOL => holding(client, id).await?.and_then(|cluster| {
             let found = cluster.node_pools.iter().find(|pool| pool.id == id)?;
             Some(node_pool(&cluster, found))
         }),
@@ -59,7 +59,7 @@ pub async fn all(client: &Client) -> Outcome<Vec<Raised>> {
 /// Pools that are not a cluster's default one.
 pub fn extra_pools(cluster: &Cluster) -> impl Iterator<Item = &NodePool> {
     let own: HashSet<String> =
-        roll::default_pools(&cluster.name, &cluster.node_pools).iter().map(|pool| pool.id.clone()).collect();
+        default_pool::default_pools(&cluster.name, &cluster.node_pools).iter().map(|pool| pool.id.clone()).collect();
     cluster.node_pools.iter().filter(move |pool| !own.contains(&pool.id))
 }
 
@@ -79,8 +79,8 @@ fn cluster(cluster: &Cluster) -> Raised {
     put(&mut spec, "region", json!(cluster.region));
     put(&mut spec, "kubernetesVersion", json!(cluster.version));
     put(&mut spec, "vpc", json!({"value": cluster.vpc_uuid}));
-    let pools = roll::default_pools(&cluster.name, &cluster.node_pools);
-    if let Some(pool) = roll::primary(&pools) {
+    let pools = default_pool::default_pools(&cluster.name, &cluster.node_pools);
+    if let Some(pool) = default_pool::primary(&pools) {
         let mut nodes = Map::new();
         put(&mut nodes, "size", json!(pool.size));
         counts(&mut nodes, pool);

@@ -1,9 +1,9 @@
 //! `digitalocean.vpc`: a private network in a region.
 
-use super::api::Client;
-use super::normal::{flag, text};
+use super::client::Client;
+use super::errors::taken;
 use super::wire::{Vpc, VpcCreate, VpcUpdate};
-use super::words::taken;
+use crate::props::{flag, text};
 use async_trait::async_trait;
 use berth_engine::FieldChange;
 use berth_engine::handler::{Class, Handler, Outcome, Trouble};
@@ -59,7 +59,7 @@ impl Handler for VpcHandler {
     }
 
     async fn read(&self, id: &str, _props: &Props) -> Outcome<Option<Observed>> {
-        Ok(self.client.vpc(id).await?.map(observed))
+        Ok(self.client.api.vpc(id).await?.map(observed))
     }
 
     /// Names of networks are unique in an account, so that the name finds both what was made and what is in the way.
@@ -77,7 +77,7 @@ impl Handler for VpcHandler {
             description: text(desired, "description"),
             ip_range: text(desired, "ip_range_cidr"),
         };
-        match self.client.create_vpc(&body).await {
+        match self.client.api.create_vpc(&body).await {
             Ok(vpc) => Ok(vpc.id),
             Err(trouble) if matches!(trouble.class, Class::Taken { .. }) => {
                 let other = self.find(desired, None).await?.map(|other| other.id);
@@ -95,7 +95,7 @@ impl Handler for VpcHandler {
             description: text(desired, "description"),
             default: flag(desired, "is_default_for_region").then_some(true),
         };
-        self.client.update_vpc(&observed.id, &body).await
+        self.client.api.update_vpc(&observed.id, &body).await
     }
 
     async fn delete(&self, observed: &Observed, _props: &Props, _drain: bool) -> Outcome<()> {
@@ -107,7 +107,7 @@ impl Handler for VpcHandler {
             ))
             .help("make another network the region's default first: spec.isDefaultForRegion: true there"));
         }
-        self.client.delete_vpc(&observed.id).await.map_err(|trouble| match trouble.class {
+        self.client.api.delete_vpc(&observed.id).await.map_err(|trouble| match trouble.class {
             Class::Retry { .. } => trouble
                 .help(format!("see what is still in it:   doctl vpcs get {}; doctl compute droplet list", observed.id)),
             _ => trouble,

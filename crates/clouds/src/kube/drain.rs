@@ -2,7 +2,7 @@
 
 use super::{Kube, Node};
 use crate::http::segment;
-use berth_engine::handler::{Class, Outcome};
+use berth_engine::handler::{Class, Outcome, Trouble};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,23 @@ pub enum Drained {
     },
 }
 
+/// How many pods a message names.
+const PODS_NAMED: usize = 5;
 const PAUSE: Duration = Duration::from_millis(500);
+
+impl Drained {
+    /// An error that asks to drain a pool again while pods are left.
+    pub fn or_again(self, pool: &str) -> Outcome<()> {
+        let Self::Waiting { pods, held_back } = self else { return Ok(()) };
+        let named: Vec<&str> = pods.iter().map(String::as_str).take(PODS_NAMED).collect();
+        let what = format!("draining pool {pool}: {} pods are left ({})", pods.len(), named.join(", "));
+        let trouble = Trouble::new(Class::Retry { after: None }, what);
+        Err(match held_back {
+            true => trouble.help("a PodDisruptionBudget holds some back:   kubectl get poddisruptionbudgets -A"),
+            false => trouble.help("see what keeps them:   kubectl get pods -A -o wide"),
+        })
+    }
+}
 
 impl Kube {
     /// Keeps new pods off the nodes and evicts those on them, respecting disruption budgets, for as long as `limit`.

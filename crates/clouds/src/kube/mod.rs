@@ -3,8 +3,8 @@
 mod config;
 mod drain;
 
+use crate::call_permit::may_send;
 use crate::http::{causes, client_builder, read_limited, tls_builder};
-use crate::right::may_send;
 use berth_engine::handler::{Class, Outcome, Trouble};
 use config::Config;
 use reqwest::{Method, Url};

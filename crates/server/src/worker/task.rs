@@ -8,7 +8,7 @@ use super::task_log::TaskLog;
 use crate::context::{CheckRow, Context, ImportAsk, Sealed};
 use crate::pb;
 use crate::results::{DriftResult, DriftedRow, ImportResult, Located, PlanResult, RaisedRow, TroubleRow};
-use berth_clouds::{Clouds, with_right};
+use berth_clouds::{Clouds, with_call_permit};
 use berth_engine::handler::{Catalog, Class, Trouble};
 use berth_engine::identity::other_account;
 use berth_engine::record::{RecordError, Recorder};
@@ -157,7 +157,7 @@ impl Job {
             };
             done.unwrap_or_else(|end| end)
         };
-        with_right(Arc::new(move || lease.holds()), work).await
+        with_call_permit(Arc::new(move || lease.holds()), work).await
     }
 
     /// Plan, the server's word on it, then converge.

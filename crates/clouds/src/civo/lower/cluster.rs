@@ -4,12 +4,12 @@
 //! Civo runs the control plane itself and upgrades only when asked to: it has no switch for `highly_available`,
 //! `auto_upgrade` or `disable_surge_upgrade`. They are kept with the cluster's unit and change nothing in Civo.
 
-use super::decode;
 use crate::bounds::Bounds;
 use crate::civo::autoscaler::sorted;
-use crate::civo::props::put;
-use crate::civo::rules::{Rule, lines};
+use crate::civo::firewall_rules::{Rule, lines};
 use crate::civo::versions;
+use crate::props::put;
+use crate::{decode_spec, ready_gate};
 use berth_engine::handler::{LowerInput, Trouble};
 use berth_engine::reference_property;
 use berth_engine::unit::{Lowered, Props, Unit, output_of};
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 pub fn lower(input: &LowerInput<'_>) -> Result<Lowered, Trouble> {
-    let spec: CivoKubernetesClusterSpec = decode(input)?;
+    let spec: CivoKubernetesClusterSpec = decode_spec(input)?;
     let region = super::region(input, &spec.region, "network")?;
     let network = reference_property(spec.network.as_ref());
     let restricted = !spec.api_allowed_cidrs.is_empty();
@@ -55,7 +55,7 @@ pub fn lower(input: &LowerInput<'_>) -> Result<Lowered, Trouble> {
             put(&mut props, name, true);
         }
     }
-    super::put_ready_gate(input, &mut props);
+    ready_gate::put(input, &mut props);
     let unit = Unit::new("cluster", "civo.cluster", region.as_str(), props);
     lowered.units.push(if restricted { unit.after(["firewall"]) } else { unit });
 
@@ -115,7 +115,7 @@ fn additional_pool(input: &LowerInput<'_>, pool: &CivoAdditionalNodePool, region
     }
     put(&mut props, "labels", super::labels(input, &pool.labels));
     put(&mut props, "taints", super::taints(&pool.taints));
-    super::put_ready_gate(input, &mut props);
+    ready_gate::put(input, &mut props);
     Ok(Unit::new(format!("pool/{}", pool.name), "civo.pool", region, props)
         .at(format!("additional_node_pools[{}]", pool.name))
         .after(["cluster"]))

@@ -3,16 +3,16 @@
 //! What no rule allows is refused: a firewall without inbound rules lets nothing in, one without outbound rules lets nothing
 //! out. Civo's firewalls have no tags: `tags` is kept by Berth only.
 
-use super::decode;
-use crate::civo::props::put;
-use crate::civo::rules::{Rule, lines};
+use crate::civo::firewall_rules::{Rule, lines};
+use crate::decode_spec;
+use crate::props::put;
 use berth_engine::handler::{LowerInput, Trouble};
 use berth_engine::reference_property;
 use berth_engine::unit::{Lowered, Props, Unit};
 use berth_model::pb::berth::civo::v1::CivoFirewallSpec;
 
 pub fn lower(input: &LowerInput<'_>) -> Result<Lowered, Trouble> {
-    let spec: CivoFirewallSpec = decode(input)?;
+    let spec: CivoFirewallSpec = decode_spec(input)?;
     let region = super::region(input, &spec.region, "network_id")?;
     let inbound = spec.inbound_rules.iter().map(|rule| Rule::from_spec(rule, true));
     let rules: Vec<Rule> = inbound.chain(spec.outbound_rules.iter().map(|rule| Rule::from_spec(rule, false))).collect();

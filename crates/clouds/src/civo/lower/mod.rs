@@ -5,13 +5,12 @@ mod firewall;
 mod node_pool;
 mod vpc;
 
-use super::api::Taint;
-use super::pools;
+use super::wire::Taint;
+use super::{default_pool, normal_form};
 use crate::bounds::{Bounds, bounds};
 use berth_engine::handler::{LowerInput, Target, Trouble};
-use berth_engine::unit::{Lowered, Props};
+use berth_engine::unit::Lowered;
 use berth_model::pb::berth::core::v1 as core;
-use prost::Message;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -23,10 +22,6 @@ pub fn lower(input: &LowerInput<'_>) -> Result<Lowered, Trouble> {
         "CivoKubernetesNodePool" => node_pool::lower(input),
         kind => Err(Trouble::refused(format!("Civo does not know the kind {kind}"))),
     }
-}
-
-fn decode<T: Message + Default>(input: &LowerInput<'_>) -> Result<T, Trouble> {
-    T::decode(input.spec).map_err(|e| Trouble::refused(format!("the spec of {} cannot be read: {e}", input.id)))
 }
 
 /// The resource that a field refers to, found by the field's name as users write it.
@@ -46,13 +41,6 @@ fn region(input: &LowerInput<'_>, own: &str, field: &str) -> Result<String, Trou
     })
 }
 
-/// `berth.dev/ready-gate`, where it asks for something else than the API server's answer.
-fn put_ready_gate(input: &LowerInput<'_>, props: &mut Props) {
-    if input.metadata.annotations.get("berth.dev/ready-gate").map(String::as_str) == Some("cloud") {
-        props.insert("ready_gate".into(), json!("cloud"));
-    }
-}
-
 /// Labels of a pool's nodes: Berth's own, with the user's over them.
 fn labels(input: &LowerInput<'_>, own: &BTreeMap<String, String>) -> Value {
     let mut labels = crate::own_labels(input);
@@ -70,14 +58,14 @@ fn taints(taints: &[core::Taint]) -> Value {
         .iter()
         .map(|taint| Taint { key: taint.key.clone(), value: taint.value.clone(), effect: taint.effect.clone() })
         .collect();
-    pools::taints_value(&taints)
+    normal_form::taints_value(&taints)
 }
 
 /// Default pools of Berth's own are known by their ids: a user's pool must not look like one.
 fn check_pool_name(name: &str) -> Result<(), Trouble> {
-    match format!("{name}-").starts_with(pools::OWN_DEFAULT) {
+    match format!("{name}-").starts_with(default_pool::OWN_DEFAULT) {
         true => Err(Trouble::refused(format!("a pool cannot be named `{name}`"))
-            .help(format!("names that begin with `{}` are for the default pool", pools::OWN_DEFAULT))),
+            .help(format!("names that begin with `{}` are for the default pool", default_pool::OWN_DEFAULT))),
         false => Ok(()),
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! Civo's pools have no tags: `tags` is kept by Berth only.
 
-use super::decode;
-use crate::civo::props::put;
+use crate::props::put;
+use crate::{decode_spec, ready_gate};
 use berth_engine::handler::{LowerInput, Trouble};
 use berth_engine::reference_property;
 use berth_engine::unit::{Lowered, Props, Unit, output_of};
@@ -11,7 +11,7 @@ use berth_model::pb::berth::civo::v1::CivoKubernetesNodePoolSpec;
 use serde_json::json;
 
 pub fn lower(input: &LowerInput<'_>) -> Result<Lowered, Trouble> {
-    let spec: CivoKubernetesNodePoolSpec = decode(input)?;
+    let spec: CivoKubernetesNodePoolSpec = decode_spec(input)?;
     super::check_pool_name(&spec.node_pool_name)?;
     let scaled = super::scaled(spec.auto_scale, spec.node_count, spec.min_nodes, spec.max_nodes)?;
     let region = super::region(input, &spec.region, "cluster")?;
@@ -31,7 +31,7 @@ pub fn lower(input: &LowerInput<'_>) -> Result<Lowered, Trouble> {
     }
     put(&mut props, "labels", super::labels(input, &spec.labels));
     put(&mut props, "taints", super::taints(&spec.taints));
-    super::put_ready_gate(input, &mut props);
+    ready_gate::put(input, &mut props);
     let mut lowered =
         Lowered { units: vec![Unit::new("pool", "civo.pool", region.as_str(), props)], ..Lowered::default() };
 

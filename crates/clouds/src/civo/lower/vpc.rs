@@ -3,14 +3,14 @@
 //! Civo's networks have no description and no tags, and Civo itself chooses the default one of a region: `description` and
 //! `is_default_for_region` are kept by Berth only.
 
-use super::decode;
-use crate::civo::props::put;
+use crate::decode_spec;
+use crate::props::put;
 use berth_engine::handler::{LowerInput, Trouble};
 use berth_engine::unit::{Lowered, Props, Unit};
 use berth_model::pb::berth::civo::v1::CivoVpcSpec;
 
 pub fn lower(input: &LowerInput<'_>) -> Result<Lowered, Trouble> {
-    let spec: CivoVpcSpec = decode(input)?;
+    let spec: CivoVpcSpec = decode_spec(input)?;
     let region = super::region(input, &spec.region, "region")?;
     let mut props = Props::new();
     put(&mut props, "network_name", spec.network_name);

@@ -1,4 +1,10 @@
-mod fleet;
+//! Lowering by snapshots, and handlers against the sandbox.
+
+mod autoscaler;
+mod errors;
+mod faults;
+mod import;
 mod kube;
 mod lower;
 mod sandbox;
+mod world;

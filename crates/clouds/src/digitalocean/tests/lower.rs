@@ -87,9 +87,6 @@ fn clusters() {
         Given::new("DigitalOceanKubernetesCluster", "blog", small).target("vpc", "DigitalOceanVpc", json!({}));
     let lowered = unknown.lower().unwrap();
     assert!(berth_engine::is_unknown(&lowered.units[0].props["vpc"]));
-
-    full.metadata.annotations.insert("berth.dev/ready-gate".into(), "clod".into());
-    assert_eq!(full.lower().unwrap_err().to_string(), "the annotation berth.dev/ready-gate is `clod`");
 }
 
 #[test]

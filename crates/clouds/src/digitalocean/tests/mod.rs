@@ -1,7 +1,9 @@
 //! Lowering by snapshots, and handlers against the sandbox.
 
+mod errors;
 mod faults;
+mod import;
+mod kube;
 mod lower;
-mod refusals;
 mod sandbox;
 mod world;

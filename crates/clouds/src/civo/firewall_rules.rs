@@ -1,7 +1,7 @@
 //! Firewall rules in a normal form: one line of text for each, so that a plan can show them and two spellings of the same
 //! rule are equal. `tcp 443 from 0.0.0.0/0`, `deny udp 53 to 10.0.0.0/8, 10.1.0.0/16 (dns)`.
 
-use super::api::FirewallRule;
+use super::wire::FirewallRule;
 use berth_model::pb::berth::civo::v1::CivoFirewallRule;
 use serde_json::{Value, json};
 

@@ -1,18 +1,19 @@
 //! `DigitalOceanKubernetesCluster` → one cluster with its default pool.
 
-use super::normal::{OWN_TAGS, READY_GATE, addresses, desired_tags, window_of_text};
-use super::roll::default_pool_name;
-use super::version::{AT_LEAST, Version};
-use super::{CLUSTER, decode, ready_gate, reference};
+use super::reference;
 use crate::bounds::bounds;
-use crate::own_labels;
+use crate::digitalocean::CLUSTER;
+use crate::digitalocean::default_pool::default_pool_name;
+use crate::digitalocean::normal_form::{OWN_TAGS, addresses, desired_tags, window_of_text};
+use crate::digitalocean::versions::{AT_LEAST, Version};
+use crate::{decode_spec, own_labels, ready_gate};
 use berth_engine::handler::{LowerInput, Trouble};
 use berth_engine::unit::{Lowered, Props, Unit};
 use berth_model::pb::berth::digitalocean::v1::DigitalOceanKubernetesClusterSpec;
 use serde_json::{Value, json};
 
 pub fn lower(input: &LowerInput<'_>) -> Result<Lowered, Trouble> {
-    let spec: DigitalOceanKubernetesClusterSpec = decode(input)?;
+    let spec: DigitalOceanKubernetesClusterSpec = decode_spec(input)?;
     let pool = spec.default_node_pool.clone().unwrap_or_default();
     let mut props = Props::new();
     let mut put = |name: &str, value: Value| props.insert(name.to_owned(), value);
@@ -51,9 +52,7 @@ pub fn lower(input: &LowerInput<'_>) -> Result<Lowered, Trouble> {
     let (tags, own) = desired_tags(&own_labels(input), &spec.tags);
     put("tags", tags);
     put(OWN_TAGS, own);
-    if let Some(gate) = ready_gate(input)? {
-        put(READY_GATE, gate);
-    }
+    ready_gate::put(input, &mut props);
 
     let mut lowered = Lowered { units: vec![Unit::new("cluster", CLUSTER, "", props)], ..Lowered::default() };
     lowered.output("cluster_id", "cluster", "id");

@@ -2,6 +2,7 @@
 //! Berth add by themselves is never taken for a difference.
 
 use super::wire::{Firewall, MaintenancePolicy, Taint};
+use crate::props::{text_map, texts, texts_of};
 use berth_engine::unit::Props;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,36 +22,12 @@ pub const OWN_TAGS: &str = "own_tags";
 pub const OWN_LABELS: &str = "own_labels";
 /// Tags of a pool that its cluster has too: whether they are the pool's own cannot be seen, so they are sent and not compared.
 pub const INHERITED_TAGS: &str = "inherited_tags";
-/// `cloud` where Berth cannot reach the API server; not compared.
-pub const READY_GATE: &str = "ready_gate";
 
 /// Longest tag.
 const MAX_TAG: usize = 255;
 
 const OWN_KEYS: [&str; 6] =
     ["resource", "resource-name", "resource-kind", "organization", "environment", "resource-id"];
-
-pub fn text<'a>(props: &'a Props, name: &str) -> &'a str {
-    props.get(name).and_then(Value::as_str).unwrap_or_default()
-}
-
-pub fn flag(props: &Props, name: &str) -> bool {
-    props.get(name).and_then(Value::as_bool).unwrap_or_default()
-}
-
-pub fn number(props: &Props, name: &str) -> Option<u32> {
-    props.get(name).and_then(Value::as_u64).and_then(|n| u32::try_from(n).ok())
-}
-
-pub fn texts(props: &Props, name: &str) -> Vec<String> {
-    let items = props.get(name).and_then(Value::as_array).into_iter().flatten();
-    items.filter_map(Value::as_str).map(str::to_owned).collect()
-}
-
-pub fn map(props: &Props, name: &str) -> BTreeMap<String, String> {
-    let items = props.get(name).and_then(Value::as_object).into_iter().flatten();
-    items.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
-}
 
 /// An id of DigitalOcean's, as opposed to a name.
 pub fn is_id(text: &str) -> bool {
@@ -162,16 +139,15 @@ pub fn tags_to_send(desired: &Props, present: &[String]) -> Vec<String> {
 
 /// All labels to send.
 pub fn labels_to_send(desired: &Props) -> BTreeMap<String, String> {
-    let mut labels = map(desired, OWN_LABELS);
-    labels.extend(map(desired, "labels"));
+    let mut labels = text_map(desired, OWN_LABELS);
+    labels.extend(text_map(desired, "labels"));
     labels
 }
 
 /// DigitalOcean keeps the case of whoever used a tag first.
 pub fn same_tags(desired: &Value, observed: &Value) -> bool {
-    let lower = |value: &Value| -> BTreeSet<String> {
-        value.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_ascii_lowercase).collect()
-    };
+    let lower =
+        |value: &Value| -> BTreeSet<String> { texts_of(value).iter().map(|tag| tag.to_ascii_lowercase()).collect() };
     lower(desired) == lower(observed)
 }
 

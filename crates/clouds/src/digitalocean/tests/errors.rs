@@ -1,13 +1,13 @@
 //! What DigitalOcean's refusals mean, and what a user is told.
 
-use crate::digitalocean::words::{DigitalOceanWords, cluster_overdue, pool_overdue, taken};
+use crate::digitalocean::errors::{DigitalOceanErrors, cluster_overdue, pool_overdue, taken};
 use crate::http::{Dialect, Refusal};
 use berth_engine::handler::Class;
 use berth_engine::unit::WaitFor;
 use serde_json::json;
 
 fn class(status: u16, words: &str) -> Option<Class> {
-    DigitalOceanWords.class(&Refusal { status, code: String::new(), words: words.into(), change: true })
+    DigitalOceanErrors.class(&Refusal { status, code: String::new(), words: words.into(), change: true })
 }
 
 #[test]
@@ -21,8 +21,8 @@ fn refusals_have_a_meaning() {
     assert_eq!(class(422, "This action would exceed your account's droplet limit"), Some(Class::Quota));
     assert_eq!(class(422, "size is invalid"), None);
     assert_eq!(class(412, "cluster is not in a state to do this"), again);
-    assert_eq!(DigitalOceanWords.read(br#"{"id":"not_found","message":"gone"}"#), ("not_found".into(), "gone".into()));
-    assert_eq!(DigitalOceanWords.read(b"<html>"), (String::new(), String::new()));
+    assert_eq!(DigitalOceanErrors.read(br#"{"id":"not_found","message":"gone"}"#), ("not_found".into(), "gone".into()));
+    assert_eq!(DigitalOceanErrors.read(b"<html>"), (String::new(), String::new()));
 }
 
 #[test]

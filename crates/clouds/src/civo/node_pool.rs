@@ -1,11 +1,15 @@
 //! `civo.pool`: a pool of nodes besides a cluster's default one. Its id holds the cluster's, since Civo's pool ids are unique
 //! only within a cluster: `CLUSTER/POOL`.
 
-use super::Shared;
-use super::api::{Cluster, PoolBody, region_code};
-use super::cluster::{own_beginnings, same_words};
-use super::pools::{self, View};
-use super::props::{maybe, number, put, text};
+use super::api::region_code;
+use super::client::Client;
+use super::kube_api;
+use super::normal_form::{self, own_beginnings, same_words};
+use super::pool_view::{self, View};
+use super::wire::{Cluster, PoolBody};
+use crate::http::gone_is_none;
+use crate::props::{number, optional_text, put, required_text};
+use crate::ready_gate;
 use crate::times::{NODE_SECONDS, nodes_between};
 use async_trait::async_trait;
 use berth_engine::FieldChange;
@@ -15,7 +19,9 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
-pub struct PoolHandler(pub Arc<Shared>);
+pub struct PoolHandler {
+    pub client: Arc<Client>,
+}
 
 const FIELDS: &[Field] = &[
     Field { name: "node_pool_name", change: Change::Replace },
@@ -44,13 +50,13 @@ pub fn split_id(id: &str) -> Outcome<(&str, &str)> {
 
 pub fn observed(cluster: &Cluster, view: &View<'_>, region: &str) -> Observed {
     let mut props = Props::new();
-    put(&mut props, "node_pool_name", pools::name_of(view.id));
+    put(&mut props, "node_pool_name", pool_view::name_of(view.id));
     put(&mut props, "region", region);
     put(&mut props, "cluster_id", cluster.id.as_str());
     put(&mut props, "size", view.size);
     put(&mut props, "node_count", view.wanted);
     put(&mut props, "labels", json!(view.labels));
-    put(&mut props, "taints", pools::taints_value(&view.taints));
+    put(&mut props, "taints", normal_form::taints_value(&view.taints));
     let mut outputs = Props::new();
     put(&mut outputs, "node_pool_id", view.id);
     let ids: Vec<&str> = view.instances.iter().map(|i| if i.id.is_empty() { &*i.hostname } else { &*i.id }).collect();
@@ -69,21 +75,17 @@ pub fn observed(cluster: &Cluster, view: &View<'_>, region: &str) -> Observed {
 
 impl PoolHandler {
     async fn look(&self, region: &str, cluster: &str, pool: &str) -> Outcome<Option<Observed>> {
-        let cluster = match self.0.api.cluster(region, cluster).await {
-            Ok(cluster) => cluster,
-            Err(trouble) if trouble.is_not_found() => return Ok(None),
-            Err(trouble) => return Err(trouble),
-        };
-        let views = pools::views(&cluster);
+        let Some(cluster) = gone_is_none(self.client.api.cluster(region, cluster).await)? else { return Ok(None) };
+        let views = pool_view::views(&cluster);
         Ok(views.iter().find(|view| view.id == pool).map(|view| observed(&cluster, view, region)))
     }
 }
 
 /// The pool's id in Civo: chosen by us, so that a create whose answer was lost is found exactly.
 fn chosen_id(props: &Props, token: &str) -> Outcome<String> {
-    let name = maybe(props, "node_pool_name").or(maybe(props, "name"));
+    let name = optional_text(props, "node_pool_name").or(optional_text(props, "name"));
     let name = name.ok_or_else(|| Trouble::refused("the pool has no name"))?;
-    Ok(format!("{name}-{}", pools::short(token)))
+    Ok(format!("{name}-{}", pool_view::short(token)))
 }
 
 #[async_trait]
@@ -124,82 +126,78 @@ impl Handler for PoolHandler {
     }
 
     async fn check(&self, mut desired: Props, observed: Option<&Observed>) -> Outcome<Props> {
-        let region = text(&desired, "region")?.to_owned();
-        if let Some(cluster) = maybe(&desired, "cluster_id") {
-            let current = observed.and_then(|o| maybe(&o.props, "cluster_id"));
-            let id = self.0.cluster_id(&region, cluster, current).await?;
+        let region = required_text(&desired, "region")?.to_owned();
+        if let Some(cluster) = optional_text(&desired, "cluster_id") {
+            let current = observed.and_then(|o| optional_text(&o.props, "cluster_id"));
+            let id = self.client.cluster_id(&region, cluster, current).await?;
             put(&mut desired, "cluster_id", id);
         }
         if observed.is_none()
-            && let Some(name) = maybe(&desired, "node_pool_name").filter(|name| name.len() > LONGEST_NEW_NAME)
+            && let Some(name) = optional_text(&desired, "node_pool_name").filter(|name| name.len() > LONGEST_NEW_NAME)
         {
             return Err(Trouble::refused(format!("`{name}` is too long for the name of a new pool")).help(format!(
                 "Civo's ids of pools have room for {LONGEST_NEW_NAME} characters of spec.nodePoolName"
             )));
         }
-        if observed.and_then(|o| maybe(&o.props, "size")) != maybe(&desired, "size") {
-            self.0.offers.check_size(&self.0.api, &region, text(&desired, "size")?).await?;
+        if observed.and_then(|o| optional_text(&o.props, "size")) != optional_text(&desired, "size") {
+            self.client.offers.check_size(&self.client.api, &region, required_text(&desired, "size")?).await?;
         }
         Ok(desired)
     }
 
     async fn read(&self, id: &str, props: &Props) -> Outcome<Option<Observed>> {
         let (cluster, pool) = split_id(id)?;
-        self.look(text(props, "region")?, cluster, pool).await
+        self.look(required_text(props, "region")?, cluster, pool).await
     }
 
     /// Ids have a part that only this create has, so that nothing is ever in the way of another.
     async fn find(&self, desired: &Props, token: Option<&str>) -> Outcome<Option<Observed>> {
-        let (Some(token), Some(cluster)) = (token, maybe(desired, "cluster_id")) else { return Ok(None) };
-        let region = text(desired, "region")?;
-        let cluster = match self.0.cluster_id(region, cluster, None).await {
-            Ok(cluster) => cluster,
-            Err(trouble) if trouble.is_not_found() => return Ok(None),
-            Err(trouble) => return Err(trouble),
-        };
+        let (Some(token), Some(cluster)) = (token, optional_text(desired, "cluster_id")) else { return Ok(None) };
+        let region = required_text(desired, "region")?;
+        let Some(cluster) = gone_is_none(self.client.cluster_id(region, cluster, None).await)? else { return Ok(None) };
         self.look(region, &cluster, &chosen_id(desired, token)?).await
     }
 
     async fn create(&self, desired: &Props, token: &str, _: bool) -> Outcome<String> {
-        let region = text(desired, "region")?;
-        let cluster = self.0.cluster_id(region, text(desired, "cluster_id")?, None).await?;
+        let region = required_text(desired, "region")?;
+        let cluster = self.client.cluster_id(region, required_text(desired, "cluster_id")?, None).await?;
         let id = chosen_id(desired, token)?;
-        let taints = pools::taints_of(desired);
+        let taints = normal_form::taints_of(desired);
         let body = PoolBody {
             id: Some(&id),
             count: number(desired, "node_count").or(number(desired, "initial_node_count")),
-            size: Some(text(desired, "size")?),
-            labels: Some(pools::labels_of(desired, "labels")),
+            size: Some(required_text(desired, "size")?),
+            labels: Some(normal_form::labels_of(desired, "labels")),
             taints: (!taints.is_empty()).then_some(taints),
             region: Some(&region_code(region)),
         };
-        self.0.api.create_pool(region, &cluster, &body).await?;
+        self.client.api.create_pool(region, &cluster, &body).await?;
         Ok(unit_id(&cluster, &id))
     }
 
     async fn update(&self, observed: &Observed, desired: &Props, _: &[&str]) -> Outcome<()> {
-        let region = text(&observed.props, "region")?;
+        let region = required_text(&observed.props, "region")?;
         let (cluster, pool) = split_id(&observed.id)?;
         let body = PoolBody {
             // An autoscaled pool has no desired count: the autoscaler's number stays.
             count: number(desired, "node_count").or(number(&observed.props, "node_count")),
-            labels: desired.contains_key("labels").then(|| pools::labels_of(desired, "labels")),
-            taints: desired.contains_key("taints").then(|| pools::taints_of(desired)),
+            labels: desired.contains_key("labels").then(|| normal_form::labels_of(desired, "labels")),
+            taints: desired.contains_key("taints").then(|| normal_form::taints_of(desired)),
             region: Some(&region_code(region)),
             ..PoolBody::default()
         };
-        self.0.api.update_pool(region, cluster, pool, &body).await
+        self.client.api.update_pool(region, cluster, pool, &body).await
     }
 
     async fn delete(&self, observed: &Observed, props: &Props, drain: bool) -> Outcome<()> {
-        let region = text(props, "region").or_else(|_| text(&observed.props, "region"))?;
+        let region = required_text(props, "region").or_else(|_| required_text(&observed.props, "region"))?;
         let (cluster, pool) = split_id(&observed.id)?;
-        if drain && maybe(props, "ready_gate") != Some("cloud") {
-            let shown = self.0.api.cluster(region, cluster).await?;
-            let views = pools::views(&shown);
-            self.0.drain(region, cluster, views.iter().find(|view| view.id == pool), None).await?;
+        if drain && !ready_gate::trusts_cloud(props) {
+            let shown = self.client.api.cluster(region, cluster).await?;
+            let views = pool_view::views(&shown);
+            kube_api::drain(&self.client, region, cluster, views.iter().find(|view| view.id == pool), None).await?;
         }
-        self.0.api.delete_pool(region, cluster, pool).await
+        self.client.api.delete_pool(region, cluster, pool).await
     }
 
     fn overdue(&self, id: &str, _: &Waiting) -> Vec<String> {

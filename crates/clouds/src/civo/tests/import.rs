@@ -1,7 +1,7 @@
 //! Lists, import, and how many calls they take.
 
 use super::lower::{lowered, manifest};
-use super::sandbox::*;
+use super::world::*;
 use berth_engine::diff;
 use berth_sandbox::Speed;
 use futures::future::join_all;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 #[derive(Default)]
-pub(crate) struct Hold {
+pub struct Hold {
     until: Mutex<Option<Instant>>,
 }
 

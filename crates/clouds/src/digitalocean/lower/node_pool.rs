@@ -1,9 +1,10 @@
 //! `DigitalOceanKubernetesNodePool` → one pool in a cluster that is there already.
 
-use super::normal::{OWN_LABELS, READY_GATE, desired_labels, taints};
-use super::{POOL, decode, ready_gate, reference};
+use super::reference;
 use crate::bounds::bounds;
-use crate::own_labels;
+use crate::digitalocean::POOL;
+use crate::digitalocean::normal_form::{OWN_LABELS, desired_labels, taints};
+use crate::{decode_spec, own_labels, ready_gate};
 use berth_engine::handler::{LowerInput, Trouble};
 use berth_engine::unit::{Lowered, Props, Unit};
 use berth_model::pb::berth::digitalocean::v1::DigitalOceanKubernetesNodePoolSpec;
@@ -11,7 +12,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 pub fn lower(input: &LowerInput<'_>) -> Result<Lowered, Trouble> {
-    let spec: DigitalOceanKubernetesNodePoolSpec = decode(input)?;
+    let spec: DigitalOceanKubernetesNodePoolSpec = decode_spec(input)?;
     let mut props = Props::new();
     let mut put = |name: &str, value: Value| props.insert(name.to_owned(), value);
 
@@ -32,9 +33,7 @@ pub fn lower(input: &LowerInput<'_>) -> Result<Lowered, Trouble> {
     put(OWN_LABELS, own);
     put("taints", taints(spec.taints.iter().map(|t| (t.key.as_str(), t.value.as_str(), t.effect.as_str()))));
     put("tags", json!(spec.tags.iter().collect::<BTreeSet<_>>()));
-    if let Some(gate) = ready_gate(input)? {
-        put(READY_GATE, gate);
-    }
+    ready_gate::put(input, &mut props);
 
     let mut lowered = Lowered { units: vec![Unit::new("pool", POOL, "", props)], ..Lowered::default() };
     lowered.output("node_pool_id", "pool", "id");

@@ -1,13 +1,14 @@
 //! `DigitalOceanVpc` → one network.
 
-use super::{NETWORK, decode};
+use crate::decode_spec;
+use crate::digitalocean::VPC;
 use berth_engine::handler::{LowerInput, Trouble};
 use berth_engine::unit::{Lowered, Props, Unit};
 use berth_model::pb::berth::digitalocean::v1::DigitalOceanVpcSpec;
 use serde_json::json;
 
 pub fn lower(input: &LowerInput<'_>) -> Result<Lowered, Trouble> {
-    let spec: DigitalOceanVpcSpec = decode(input)?;
+    let spec: DigitalOceanVpcSpec = decode_spec(input)?;
     let mut props = Props::new();
     let name = if spec.vpc_name.is_empty() { &input.id.name } else { &spec.vpc_name };
     props.insert("name".into(), json!(name));
@@ -23,7 +24,7 @@ pub fn lower(input: &LowerInput<'_>) -> Result<Lowered, Trouble> {
     if spec.is_default_for_region {
         props.insert("is_default_for_region".into(), json!(true));
     }
-    let mut lowered = Lowered { units: vec![Unit::new("network", NETWORK, "", props)], ..Lowered::default() };
+    let mut lowered = Lowered { units: vec![Unit::new("network", VPC, "", props)], ..Lowered::default() };
     lowered.output("vpc_id", "network", "id");
     Ok(lowered)
 }

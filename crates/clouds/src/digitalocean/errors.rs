@@ -5,7 +5,7 @@ use berth_engine::handler::{Class, Trouble};
 use berth_engine::unit::WaitFor;
 use serde::Deserialize;
 
-pub struct DigitalOceanWords;
+pub struct DigitalOceanErrors;
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
@@ -49,7 +49,7 @@ impl Subject {
     }
 }
 
-impl Dialect for DigitalOceanWords {
+impl Dialect for DigitalOceanErrors {
     fn cloud(&self) -> &'static str {
         "DigitalOcean"
     }

@@ -1,10 +1,12 @@
 //! `digitalocean.pool`: a pool of nodes beside a cluster's default one.
 
-use super::api::Client;
-use super::normal::*;
+use super::client::Client;
+use super::errors::{pool_overdue, taken};
+use super::normal_form::*;
 use super::wire::{Cluster, NodePool, PoolChange};
-use super::words::{pool_overdue, taken};
-use super::{POOL, kube_api, offers, roll};
+use super::{POOL, default_pool, kube_api, offers};
+use crate::props::{flag, number, text, texts};
+use crate::ready_gate;
 use crate::times::{NODE_SECONDS, nodes_between};
 use async_trait::async_trait;
 use berth_engine::handler::{Class, Handler, Outcome, Trouble};
@@ -62,8 +64,8 @@ pub fn observed(cluster: &Cluster, pool: &NodePool) -> Observed {
 }
 
 fn phase(cluster: &Cluster, pool: &NodePool) -> Phase {
-    let (running, ready) = roll::nodes_ready(pool);
-    if cluster.status.state == "deleted" || roll::is_leaving(pool) {
+    let (running, ready) = default_pool::nodes_ready(pool);
+    if cluster.status.state == "deleted" || default_pool::is_leaving(pool) {
         Phase::Deleting
     } else if ready {
         Phase::Ready
@@ -74,7 +76,7 @@ fn phase(cluster: &Cluster, pool: &NodePool) -> Phase {
 
 fn temporary_name(name: &str, token: &str) -> String {
     let short = &token[token.len().saturating_sub(TOKEN_CHARS)..];
-    let head: String = name.chars().take(roll::MAX_POOL_NAME - 1 - short.len()).collect();
+    let head: String = name.chars().take(default_pool::MAX_POOL_NAME - 1 - short.len()).collect();
     format!("{}-{short}", head.trim_end_matches('-'))
 }
 
@@ -97,7 +99,8 @@ impl Handler for PoolHandler {
         let (tag, clusters) = (token_tag(token), self.client.clusters().await?);
         let mut strays = Vec::new();
         for cluster in clusters.iter().filter(|cluster| cluster.status.state != "deleted") {
-            let is_stray = |pool: &&NodePool| pool.id != id && has_tag(&pool.tags, &tag) && !roll::is_leaving(pool);
+            let is_stray =
+                |pool: &&NodePool| pool.id != id && has_tag(&pool.tags, &tag) && !default_pool::is_leaving(pool);
             strays.extend(cluster.node_pools.iter().filter(is_stray).map(|pool| Stray {
                 unit_type: POOL.into(),
                 id: pool.id.clone(),
@@ -138,7 +141,7 @@ impl Handler for PoolHandler {
             let tags = texts(&desired, "tags");
             if is_id(&cluster)
                 && !tags.is_empty()
-                && let Some(found) = self.client.cluster(&cluster).await?
+                && let Some(found) = self.client.api.cluster(&cluster).await?
             {
                 let own = without_inherited(&tags, &found.tags);
                 desired.insert(INHERITED_TAGS.into(), tags.iter().filter(|tag| !own.contains(tag)).cloned().collect());
@@ -155,7 +158,8 @@ impl Handler for PoolHandler {
 
     async fn read(&self, id: &str, props: &Props) -> Outcome<Option<Observed>> {
         let given = text(props, "cluster");
-        let cluster = if is_id(given) { self.client.cluster(given).await? } else { holding(&self.client, id).await? };
+        let cluster =
+            if is_id(given) { self.client.api.cluster(given).await? } else { holding(&self.client, id).await? };
         let Some(cluster) = cluster else { return Ok(None) };
         Ok(cluster.node_pools.iter().find(|pool| pool.id == id).map(|pool| observed(&cluster, pool)))
     }
@@ -172,13 +176,13 @@ impl Handler for PoolHandler {
             Err(trouble) if trouble.class == Class::Refused => return Ok(None),
             Err(trouble) => return Err(trouble),
         };
-        let Some(cluster) = self.client.cluster(&id).await? else { return Ok(None) };
+        let Some(cluster) = self.client.api.cluster(&id).await? else { return Ok(None) };
         let name = text(desired, "node_pool_name");
         let temporary = token.map(|token| temporary_name(name, token));
         if cluster.status.state == "deleted" {
             return Ok(None);
         }
-        let pools: Vec<&NodePool> = cluster.node_pools.iter().filter(|pool| !roll::is_leaving(pool)).collect();
+        let pools: Vec<&NodePool> = cluster.node_pools.iter().filter(|pool| !default_pool::is_leaving(pool)).collect();
         let carries = |pool: &&&NodePool| token.is_some_and(|token| has_tag(&pool.tags, &token_tag(token)));
         let tagged = pools.iter().filter(carries).min_by(|a, b| a.id.cmp(&b.id));
         let begun = tagged.or(pools.iter().find(|pool| Some(&pool.name) == temporary.as_ref())).copied();
@@ -203,7 +207,7 @@ impl Handler for PoolHandler {
             tags: Some(tags_to_create(desired, token)),
             ..pool_change(desired, &[])
         };
-        match self.client.create_pool(cluster, &body).await {
+        match self.client.api.create_pool(cluster, &body).await {
             Ok(pool) => Ok(pool.id),
             Err(trouble) if matches!(trouble.class, Class::Taken { .. }) => {
                 let other = self.find(desired, None).await?.map(|other| other.id);
@@ -219,7 +223,7 @@ impl Handler for PoolHandler {
 
     async fn update(&self, observed: &Observed, desired: &Props, _fields: &[&str]) -> Outcome<()> {
         let cluster = text(&observed.props, "cluster");
-        let Some(pool) = self.client.pool(cluster, &observed.id).await? else {
+        let Some(pool) = self.client.api.pool(cluster, &observed.id).await? else {
             return Err(Trouble::new(Class::NotFound, format!("pool {} is gone", observed.id)));
         };
         let had_taints = !pool.taints.is_empty();
@@ -229,15 +233,15 @@ impl Handler for PoolHandler {
             taints: Some(taints).filter(|taints| had_taints || !taints.is_empty()),
             ..pool_change(desired, &pool.tags)
         };
-        self.client.update_pool(cluster, &observed.id, &body).await
+        self.client.api.update_pool(cluster, &observed.id, &body).await
     }
 
     async fn delete(&self, observed: &Observed, props: &Props, drain: bool) -> Outcome<()> {
         let cluster = text(&observed.props, "cluster");
-        if drain && text(props, READY_GATE) != "cloud" {
+        if drain && !ready_gate::trusts_cloud(props) {
             kube_api::drain(&self.client, cluster, &observed.id).await?;
         }
-        self.client.delete_pool(cluster, &observed.id).await
+        self.client.api.delete_pool(cluster, &observed.id).await
     }
 
     fn overdue(&self, id: &str, _: &Waiting) -> Vec<String> {
@@ -275,7 +279,7 @@ mod tests {
     fn temporary_names_hold_the_end_of_the_token_and_fit() {
         assert_eq!(temporary_name("batch", "0190aaaabbbbccccddddeeee12345678"), "batch-12345678");
         let long = temporary_name(&"p".repeat(63), "0190aaaabbbbccccddddeeee12345678");
-        assert_eq!(long.len(), roll::MAX_POOL_NAME);
+        assert_eq!(long.len(), default_pool::MAX_POOL_NAME);
         assert!(long.ends_with("-12345678"));
         assert_eq!(temporary_name("batch", "ab"), "batch-ab");
     }

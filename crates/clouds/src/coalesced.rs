@@ -7,19 +7,19 @@ use tokio::sync::Mutex;
 
 /// Whoever asks gets an answer that was begun after they asked, so that nobody misses what they have just made; those
 /// who wait meanwhile share the next one.
-pub struct Gather<T> {
+pub struct Coalesced<T> {
     asked: AtomicU64,
     /// The newest answer, and the number of the last asker that it is good for.
     last: Mutex<(u64, Option<Arc<T>>)>,
 }
 
-impl<T> Default for Gather<T> {
+impl<T> Default for Coalesced<T> {
     fn default() -> Self {
         Self { asked: AtomicU64::new(0), last: Mutex::new((0, None)) }
     }
 }
 
-impl<T> Gather<T> {
+impl<T> Coalesced<T> {
     pub async fn get<F: Future<Output = Outcome<T>>>(&self, fetch: impl FnOnce() -> F) -> Outcome<Arc<T>> {
         let ticket = self.asked.fetch_add(1, Ordering::SeqCst) + 1;
         let mut last = self.last.lock().await;
@@ -47,15 +47,15 @@ mod tests {
 
     #[tokio::test]
     async fn askers_share_but_never_see_an_answer_older_than_their_question() {
-        let gather = Arc::new(Gather::<u64>::default());
+        let coalesced = Arc::new(Coalesced::<u64>::default());
         let world = Arc::new(AtomicU64::new(0));
         let fetches = Arc::new(AtomicU64::new(0));
         let mut askers = Vec::new();
         for _ in 0..50 {
-            let (gather, world, fetches) = (gather.clone(), world.clone(), fetches.clone());
+            let (coalesced, world, fetches) = (coalesced.clone(), world.clone(), fetches.clone());
             askers.push(tokio::spawn(async move {
                 let made = world.fetch_add(1, Ordering::SeqCst) + 1;
-                let seen = gather
+                let seen = coalesced
                     .get(|| async {
                         fetches.fetch_add(1, Ordering::SeqCst);
                         let seen = world.load(Ordering::SeqCst);

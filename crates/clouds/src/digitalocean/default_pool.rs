@@ -2,7 +2,7 @@
 //! decided from what the cloud shows, so that a run that was killed anywhere goes on. The new pool's name is made from the old
 //! one's id and the new size, and stays: a create that is acted on late meets it, and makes no second one.
 
-use super::normal::{DEFAULT_POOL_TAG, TERRAFORM_DEFAULT_POOL_TAG};
+use super::normal_form::{DEFAULT_POOL_TAG, TERRAFORM_DEFAULT_POOL_TAG};
 use super::wire::NodePool;
 use sha2::{Digest, Sha256};
 

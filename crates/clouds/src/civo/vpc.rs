@@ -1,8 +1,11 @@
 //! `civo.network`: a private network.
 
-use super::Shared;
-use super::api::{Network, NewNetwork, region_code};
-use super::props::{maybe, put, text};
+use super::api::region_code;
+use super::client::Client;
+use super::client::in_use;
+use super::wire::{Network, NewNetwork};
+use crate::http::gone_is_none;
+use crate::props::{optional_text, put, required_text};
 use async_trait::async_trait;
 use berth_engine::FieldChange;
 use berth_engine::handler::{Handler, Outcome};
@@ -10,7 +13,9 @@ use berth_engine::unit::{Change, Field, Observed, Op, Phase, Props, Typical, Wai
 use std::sync::Arc;
 use std::time::Duration;
 
-pub struct NetworkHandler(pub Arc<Shared>);
+pub struct VpcHandler {
+    pub client: Arc<Client>,
+}
 
 const FIELDS: &[Field] = &[
     Field { name: "network_name", change: Change::InPlace },
@@ -36,7 +41,7 @@ pub fn observed(network: &Network, region: &str) -> Observed {
 }
 
 #[async_trait]
-impl Handler for NetworkHandler {
+impl Handler for VpcHandler {
     fn fields(&self) -> &'static [Field] {
         FIELDS
     }
@@ -50,53 +55,50 @@ impl Handler for NetworkHandler {
 
     async fn check(&self, desired: Props, observed: Option<&Observed>) -> Outcome<Props> {
         if observed.is_none() {
-            self.0.offers.check_region(&self.0.api, text(&desired, "region")?, false).await?;
+            self.client.offers.check_region(&self.client.api, required_text(&desired, "region")?, false).await?;
         }
         Ok(desired)
     }
 
     async fn read(&self, id: &str, props: &Props) -> Outcome<Option<Observed>> {
-        let region = text(props, "region")?;
-        match self.0.api.network(region, id).await {
-            Ok(network) => Ok(Some(observed(&network, region))),
-            Err(trouble) if trouble.is_not_found() => Ok(None),
-            Err(trouble) => Err(trouble),
-        }
+        let region = required_text(props, "region")?;
+        Ok(gone_is_none(self.client.api.network(region, id).await)?.map(|network| observed(&network, region)))
     }
 
     /// Civo's networks have nothing that a token could be written on: the name, unique in its region, finds them.
     async fn find(&self, desired: &Props, _: Option<&str>) -> Outcome<Option<Observed>> {
-        let region = text(desired, "region")?;
-        let name = text(desired, "network_name")?;
-        let networks = self.0.networks(region).await?;
+        let region = required_text(desired, "region")?;
+        let name = required_text(desired, "network_name")?;
+        let networks = self.client.networks(region).await?;
         Ok(networks.iter().find(|network| network.label == name).map(|network| observed(network, region)))
     }
 
     async fn create(&self, desired: &Props, _: &str, _: bool) -> Outcome<String> {
-        let region = text(desired, "region")?;
+        let region = required_text(desired, "region")?;
         let body = NewNetwork {
-            label: text(desired, "network_name")?,
+            label: required_text(desired, "network_name")?,
             region: &region_code(region),
-            cidr_v4: maybe(desired, "ip_range_cidr"),
+            cidr_v4: optional_text(desired, "ip_range_cidr"),
         };
-        self.0.api.create_network(region, &body).await
+        self.client.api.create_network(region, &body).await
     }
 
     async fn update(&self, observed: &Observed, desired: &Props, _: &[&str]) -> Outcome<()> {
-        let region = text(&observed.props, "region")?;
-        let body = NewNetwork { label: text(desired, "network_name")?, region: &region_code(region), cidr_v4: None };
-        self.0.api.update_network(region, &observed.id, &body).await
+        let region = required_text(&observed.props, "region")?;
+        let body =
+            NewNetwork { label: required_text(desired, "network_name")?, region: &region_code(region), cidr_v4: None };
+        self.client.api.update_network(region, &observed.id, &body).await
     }
 
     async fn delete(&self, observed: &Observed, props: &Props, _: bool) -> Outcome<()> {
-        let region = text(props, "region").or_else(|_| text(&observed.props, "region"))?;
-        match self.0.api.delete_network(region, &observed.id).await {
+        let region = required_text(props, "region").or_else(|_| required_text(&observed.props, "region"))?;
+        match self.client.api.delete_network(region, &observed.id).await {
             Ok(()) => Ok(()),
             Err(trouble) if trouble.is_not_found() => Err(trouble),
             Err(trouble) => {
                 let id = &observed.id;
-                let in_use = self.0.clusters_that(region, |cluster| cluster.network_id == *id).await;
-                Err(super::in_use(trouble, in_use)
+                let users = self.client.clusters_that(region, |cluster| cluster.network_id == *id).await;
+                Err(in_use(trouble, users)
                     .help("a network goes once nothing is left in it: clusters, firewalls, instances, load balancers"))
             }
         }
