@@ -5,7 +5,7 @@ use crate::cli::{Threads, block_on};
 use crate::failure::{CommandResult, Exit, Failure};
 use crate::local::stored::{self, value_text};
 use crate::view::output::{self, OutputArgs, Table};
-use berth_model::{REDACTED, registry, case, phrasing};
+use berth_model::{REDACTED, case, phrasing, registry};
 use secrecy::ExposeSecret;
 use serde_json::{Map, Value};
 

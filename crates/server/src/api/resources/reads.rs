@@ -11,7 +11,7 @@ use crate::values::to_struct;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use berth_engine::unit::UnitState;
-use berth_model::{REDACTED, ResourceId, registry, phrasing};
+use berth_model::{REDACTED, ResourceId, phrasing, registry};
 use berth_store::{ListQuery, StoredResource};
 use prost_types::Struct;
 use secrecy::{ExposeSecret, SecretString};
