@@ -3,6 +3,7 @@
 mod catalog;
 mod cloud;
 mod histories;
+mod history_steps;
 mod laws;
 mod lifecycle;
 mod memory;

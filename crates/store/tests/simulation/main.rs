@@ -4,6 +4,8 @@
 //!
 //! A schedule that breaks a rule is told with its seed: `BERTH_SEED=123 cargo test -p berth-store --test simulation`.
 
+#[path = "../support/desired.rs"]
+mod desired;
 mod driver;
 mod server;
 mod worker;

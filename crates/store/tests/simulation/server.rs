@@ -1,5 +1,6 @@
 //! The server: the real store, and as much of a controller and of a task manager as leases need.
 
+use crate::desired::plain_desired;
 use crate::worker::{Answer, LEASE, Request, Work};
 use crate::world::Shared;
 use berth_engine::ResourceState;
@@ -84,26 +85,15 @@ impl Server {
     pub async fn apply(&self, number: usize, version: i64, parent: Option<usize>, now: Timestamp) -> i64 {
         let id = id(number);
         let manifest = json!({ "kind": id.kind, "metadata": {"name": id.name}, "spec": {"version": version} });
-        let desired = Desired {
-            resource: NewResource {
-                id,
-                api_version: "sim/v1".into(),
-                manifest,
-                secrets: Vec::new(),
-                source: ManifestSource::default(),
-            },
-            labels: Default::default(),
-            parents: parent.map(self::id).into_iter().collect(),
-            account: "main".into(),
-            service: "network".into(),
-            expect: None,
-            allow_replace: false,
-            allow_data_loss: false,
-            allow_recreate: false,
-            ready: false,
-            drift_every: None,
-            units: Vec::new(),
+        let resource = NewResource {
+            id,
+            api_version: "sim/v1".into(),
+            manifest,
+            secrets: Vec::new(),
+            source: ManifestSource::default(),
         };
+        let parents = parent.map(self::id).into_iter().collect();
+        let desired = Desired { parents, ..plain_desired(resource) };
         let apply = Apply {
             resources: vec![desired],
             delete: Vec::new(),

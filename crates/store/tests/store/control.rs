@@ -1,5 +1,6 @@
 //! Servers' use of the state: desired state, tasks, leases and fences, on both databases.
 
+use crate::fixtures::*;
 use crate::*;
 use berth_engine::ResourceState;
 use berth_engine::record::{Closing, EntryId};
@@ -9,148 +10,6 @@ use jiff::{SignedDuration, Timestamp};
 use secrecy::{ExposeSecret, SecretString};
 use std::collections::BTreeMap;
 use std::time::Duration;
-
-pub const LEASE: Duration = Duration::from_secs(30);
-
-/// Seconds after a moment that all tests begin at.
-pub fn at(seconds: i64) -> Timestamp {
-    Timestamp::from_second(1_800_000_000).unwrap() + SignedDuration::from_secs(seconds)
-}
-
-pub fn actor() -> Actor {
-    Actor::new("token:test")
-}
-
-pub fn note(action: &str) -> AuditNote {
-    AuditNote { action: action.into(), target: "t".into(), detail: String::new(), outcome: "ok".into() }
-}
-
-pub fn desired(id: &ResourceId, spec: Value) -> Desired {
-    Desired {
-        resource: new_resource(id, spec),
-        labels: BTreeMap::from([("team".to_owned(), "shop".to_owned())]),
-        parents: Vec::new(),
-        account: "main".into(),
-        service: "network".into(),
-        expect: None,
-        allow_replace: false,
-        allow_data_loss: false,
-        allow_recreate: false,
-        ready: false,
-        drift_every: None,
-        units: Vec::new(),
-    }
-}
-
-pub fn applying(resources: Vec<Desired>) -> Apply {
-    Apply {
-        resources,
-        delete: Vec::new(),
-        actor: actor(),
-        audit: note("apply"),
-        retry: false,
-        trace: "00-trace".into(),
-    }
-}
-
-pub async fn control(place: &Place) -> Control {
-    Control::open(open(&place.address).await).await.expect("a server's state")
-}
-
-pub fn new_task(op: TaskOp, id: &ResourceId, now: Timestamp) -> NewTask {
-    NewTask {
-        op,
-        resource: Some(id.clone()),
-        resources: Vec::new(),
-        org: id.org.clone(),
-        service: "network".into(),
-        account: "main".into(),
-        account_limit: 0,
-        priority: 0,
-        run_after: now,
-        generation: 1,
-        refresh: false,
-        payload: None,
-        trace: String::new(),
-    }
-}
-
-pub fn ask(worker: &str, changes: u32) -> LeaseAsk {
-    LeaseAsk {
-        worker: worker.into(),
-        org: String::new(),
-        services: Vec::new(),
-        changes,
-        checks: 0,
-        lease: LEASE,
-        version: "1".into(),
-        capacity: 8,
-        draining: false,
-    }
-}
-
-/// As the controller would: everything that is due gets a task.
-pub async fn enqueue_due(control: &Control, now: Timestamp) -> usize {
-    let due = control.due(now, 1000).await.unwrap();
-    let count = due.len();
-    let decisions = due
-        .into_iter()
-        .map(|due| Decision {
-            generation: due.resource.generation,
-            due_mark: due.meta.due_mark,
-            what: if due.task.is_some() {
-                Decided::Rest
-            } else {
-                let op = if due.resource.deleting { TaskOp::Delete } else { TaskOp::Apply };
-                let task = new_task(op, &due.resource.id, now);
-                Decided::Enqueue(NewTask { account: due.meta.account, service: due.meta.service, ..task })
-            },
-            id: due.resource.id,
-        })
-        .collect();
-    control.decide(decisions, now).await.unwrap();
-    count
-}
-
-/// A plan of a resource with one network, as the gate hands it on.
-pub fn planned(text: &str, digest: &str) -> SubmittedPlan {
-    let ops = vec![Op::Create, Op::Update, Op::Replace, Op::Delete];
-    let steps = vec![PlanStep { key: "network".into(), unit_type: "civo.network".into(), ops }];
-    SubmittedPlan { text: text.into(), digest: digest.into(), steps, warnings: Vec::new() }
-}
-
-/// The plan of a leased change is accepted.
-pub async fn accept(control: &Control, held: &Held, now: Timestamp) {
-    control.submit_plan(held, planned("{}", "accepted"), PlanDecision::Proceed, now).await.unwrap();
-}
-
-/// A resource with a task that `worker` holds and may carry out.
-pub async fn accepted(control: &Control, name: &str, worker: &str, now: Timestamp) -> (ResourceId, Held) {
-    let (id, held) = leased(control, name, worker, now).await;
-    accept(control, &held, now).await;
-    (id, held)
-}
-
-/// A resource with a task that `worker` holds.
-pub async fn leased(control: &Control, name: &str, worker: &str, now: Timestamp) -> (ResourceId, Held) {
-    let id = vpc(name);
-    control.apply(applying(vec![desired(&id, json!({"region": "fra1"}))]), now).await.unwrap();
-    enqueue_due(control, now).await;
-    let mut leased = control.lease(ask(worker, 1), now).await.unwrap();
-    assert_eq!(leased.len(), 1);
-    let leased = leased.remove(0);
-    assert_eq!(leased.task.resource.as_ref(), Some(&id));
-    (id, leased.held)
-}
-
-pub fn done() -> Ending {
-    Ending::new(TaskOutcome::Done, "")
-}
-
-pub fn is_ready(id: &ResourceId, generation: i64) -> Recorded {
-    let status = Status { state: ResourceState::Ready, observed_generation: generation, ..Status::default() };
-    Recorded::Status { resource: id.clone(), status }
-}
 
 on_both! {
     a_resource_goes_all_the_way,
@@ -164,9 +23,6 @@ on_both! {
     deletes_wait_for_children_and_win_over_applies,
     a_resource_that_is_wanted_again_outlives_its_delete,
     plans_wait_for_approval,
-    lists_are_paged_and_selected,
-    revisions_are_kept_and_bounded,
-    tokens_are_found_by_hash_until_revoked,
     cancelled_tasks_rest,
     drift_checks_are_batched_and_made_up_for,
     decisions_about_what_moved_on_are_skipped,
@@ -474,12 +330,7 @@ async fn deletes_wait_for_children_and_win_over_applies(place: Place) {
 
 async fn a_resource_that_is_wanted_again_outlives_its_delete(place: Place) {
     let control = control(&place).await;
-    let (id, held) = accepted(&control, "net", "w1", at(0)).await;
-    control.record(&held, "k", is_ready(&id, 1), at(1)).await.unwrap();
-    control.report(&held, done(), at(1)).await.unwrap();
-    control.delete(vec![id.clone()], &actor(), note("delete"), at(2)).await.unwrap();
-    enqueue_due(&control, at(2)).await;
-    let deleting = control.lease(ask("w1", 1), at(3)).await.unwrap().remove(0);
+    let (id, deleting) = being_deleted(&control, "net", "w1").await;
     assert_eq!(deleting.task.op, TaskOp::Delete);
     accept(&control, &deleting.held, at(3)).await;
     let made = Recorded::Intent(create(&unit(&id, "network", "t1")));
@@ -533,113 +384,6 @@ async fn plans_wait_for_approval(place: Place) {
     assert_eq!((stored.status.state.as_str(), stored.status.message.as_str()), ("Blocked", "too large"));
     assert!(control.lease(ask("w1", 9), at(7)).await.unwrap().is_empty());
     assert!(matches!(control.record(&again.held, "k", is_ready(&id, 1), at(7)).await, Err(ControlError::Fenced)));
-}
-
-async fn lists_are_paged_and_selected(place: Place) {
-    let control = control(&place).await;
-    let resources = (0..25).map(|n| {
-        let mut one = desired(
-            &vpc(&format!("net-{n:02}")),
-            json!({"region": if n % 2 == 0 { "fra1" } else { "lon1" }, "big": n > 20}),
-        );
-        one.labels.insert("n".into(), format!("{}", n % 5));
-        if n == 7 {
-            one.labels.insert("berth.dev/\"odd\"".into(), "x".into());
-            one.labels.insert("berth.dev/odd".into(), "y".into());
-        }
-        one
-    });
-    control.apply(applying(resources.collect()), at(0)).await.unwrap();
-    let mut other = desired(&ResourceId { org: "other".into(), ..vpc("net-99") }, json!({}));
-    other.ready = true;
-    control.apply(applying(vec![other]), at(0)).await.unwrap();
-    let (mut all, mut after) = (Vec::new(), None);
-    loop {
-        let query = ListQuery { after, limit: 10, ..ListQuery::default() };
-        let page = control.list(&query).await.unwrap();
-        all.extend(page.resources.into_iter().map(|one| one.resource.id.name));
-        after = page.next;
-        if after.is_none() {
-            break;
-        }
-    }
-    assert_eq!(all.len(), 26);
-    assert!(all.is_sorted());
-    let count = async |labels: &str, fields: &str| {
-        let labels = LabelTerm::parse(labels).unwrap();
-        let fields = FieldTerm::parse(fields).unwrap();
-        let query = ListQuery { labels, fields, limit: 100, ..ListQuery::default() };
-        control.list(&query).await.unwrap().resources.len()
-    };
-    assert_eq!(count("n=3", "").await, 5);
-    assert_eq!(count("n=3,team=shop", "spec.region=lon1").await, 3);
-    assert_eq!(count("n!=3", "").await, 21, "also those without");
-    assert_eq!(count("n", "").await, 25);
-    assert_eq!(count("!n", "").await, 1);
-    assert_eq!(count("berth.dev/odd=y", "").await, 1);
-    assert_eq!(count("", "spec.region!=fra1").await, 13);
-    assert_eq!(count("", "spec.big=true").await, 4);
-    assert_eq!(count("", "state=Ready").await, 1);
-    assert_eq!(count("", "deleting=true").await, 0);
-    assert_eq!(count("", "drifted=false,deleting!=true").await, 26);
-    assert_eq!(count("", "metadata.name=net-04").await, 1);
-    assert!(FieldTerm::parse("digest=x").is_err() && FieldTerm::parse("state").is_err());
-    assert!(LabelTerm::parse("a'b=c").is_err());
-    let scoped = ListQuery { scope_org: Some("other".into()), limit: 10, ..ListQuery::default() };
-    let listed = control.list(&scoped).await.unwrap();
-    assert_eq!((listed.resources.len(), listed.resources[0].resource.id.name.as_str()), (1, "net-99"));
-    assert_eq!(listed.resources[0].meta.labels["team"], "shop");
-}
-
-async fn revisions_are_kept_and_bounded(place: Place) {
-    let control = control(&place).await;
-    let id = vpc("net");
-    for n in 1..=25 {
-        control.apply(applying(vec![desired(&id, json!({ "n": n }))]), at(n)).await.unwrap();
-    }
-    let n = async |generation| {
-        let found = control.revision(&id, generation).await.unwrap()?;
-        assert_eq!((found.at, found.applied_by.as_str()), (at(generation), "token:test"));
-        found.sealed_manifest().unwrap()["spec"]["n"].as_i64()
-    };
-    assert_eq!((n(25).await, n(24).await, n(6).await, n(5).await), (Some(25), Some(24), Some(6), Some(5)));
-    assert_eq!((n(4).await, n(26).await), (None, None));
-    assert_eq!(place.number("SELECT COUNT(*) FROM revisions").await, REVISIONS_KEPT);
-}
-
-async fn tokens_are_found_by_hash_until_revoked(place: Place) {
-    let control = control(&place).await;
-    let token = |id: &str, byte: u8| NewToken {
-        id: id.into(),
-        name: "ci".into(),
-        hash: [byte; 32],
-        role: "operator".into(),
-        org: "acme".into(),
-        env: "prod".into(),
-        expires_at: Some(at(100)),
-        ..NewToken::default()
-    };
-    let made = control.create_token(token("t1", 1), &actor(), note("create token"), at(0)).await.unwrap();
-    assert_eq!((made.created_by.as_str(), made.created_at, made.expires_at), ("token:test", at(0), Some(at(100))));
-    assert_eq!(control.token_by_hash(&[1; 32]).await.unwrap(), Some(made.clone()));
-    assert_eq!(control.token_by_hash(&[2; 32]).await.unwrap(), None);
-    let same = control.create_token(token("t2", 1), &actor(), note("create token"), at(0)).await;
-    assert!(matches!(same, Err(ControlError::Refused(_))));
-    control.create_token(token("t2", 2), &actor(), note("create token"), at(0)).await.unwrap();
-    let ids = async |after: &str| {
-        control.tokens(after, 1).await.unwrap().into_iter().map(|token| token.id).collect::<Vec<_>>()
-    };
-    assert_eq!((ids("").await, ids("t1").await, ids("t2").await), (vec!["t1".into()], vec!["t2".into()], vec![]));
-    for (seconds, used) in [(10, 10), (40, 10), (70, 70)] {
-        control.touch_tokens(vec![("t1".into(), at(seconds))]).await.unwrap();
-        assert_eq!(control.token_by_hash(&[1; 32]).await.unwrap().unwrap().used_at, Some(at(used)));
-    }
-    let revoked = control.revoke_token("t1", &actor(), note("revoke token"), at(5)).await.unwrap();
-    assert_eq!(revoked.revoked_at, Some(at(5)));
-    let again = control.revoke_token("t1", &actor(), note("revoke token"), at(9)).await.unwrap();
-    assert_eq!(again.revoked_at, Some(at(5)));
-    let nobody = control.revoke_token("nobody", &actor(), note("revoke token"), at(9)).await;
-    assert!(matches!(nobody, Err(ControlError::NotFound(_))));
 }
 
 async fn cancelled_tasks_rest(place: Place) {

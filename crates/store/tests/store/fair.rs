@@ -1,6 +1,6 @@
 //! Who gets which task next, and that a long queue costs nothing.
 
-use crate::control::*;
+use crate::fixtures::*;
 use crate::*;
 use berth_store::*;
 use std::time::{Duration, Instant};

@@ -21,8 +21,13 @@ macro_rules! on_both {
 mod backup;
 mod bulk;
 mod control;
+#[path = "../support/desired.rs"]
+mod desired;
+mod dump;
 mod durable;
 mod fair;
+mod fixtures;
+mod listing;
 mod moving;
 mod opening;
 mod parties;

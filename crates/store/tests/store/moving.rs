@@ -2,7 +2,7 @@
 //! that servers know.
 
 use crate::backup::{identity, into, make_backup, other_kind, restored};
-use crate::control::{actor, applying, ask, at, desired, new_task, note};
+use crate::fixtures::{actor, applying, ask, at, desired, new_task, note};
 use crate::rotation::{account, ring_path, write_ring};
 use crate::*;
 use berth_store::*;
@@ -69,7 +69,7 @@ async fn a_server_goes_on_while_its_keys_change(place: Place) {
     assert!(rotated.resealed >= 240 && turns > 1, "{rotated:?}");
     let by_key = control.store().sealed_by().await.unwrap();
     assert_eq!(by_key.keys().collect::<Vec<_>>(), ["key-2"], "{by_key:?}");
-    assert!(!crate::backup::all_rows(&place).await.contains("sealed:v2:key-1"), "nowhere at all");
+    assert!(!crate::dump::all_rows(&place).await.contains("sealed:v2:key-1"), "nowhere at all");
     control.close().await;
     control.store().close().await;
 
@@ -148,7 +148,7 @@ async fn a_server_moves_with_everything_it_knows(place: Place) {
     for held in [&leased.held, &later.held] {
         let late = moved.report(held, Ending::new(TaskOutcome::Done, ""), at(6)).await;
         assert!(matches!(late, Err(ControlError::Fenced)), "{late:?}");
-        assert!(moved.heartbeat("w1", vec![held.clone()], control::LEASE, at(6)).await.unwrap().kept.is_empty());
+        assert!(moved.heartbeat("w1", vec![held.clone()], fixtures::LEASE, at(6)).await.unwrap().kept.is_empty());
     }
     moved.expire(at(6)).await.unwrap();
     let again = moved.lease(ask("w3", 10), at(7)).await.unwrap();

@@ -1,6 +1,6 @@
 //! Who people and tokens are: identities, and logins that are used once.
 
-use crate::control::{actor, applying, at, control, desired, leased, note, planned};
+use crate::fixtures::{actor, applying, at, control, desired, leased, note, planned};
 use crate::*;
 use berth_store::*;
 

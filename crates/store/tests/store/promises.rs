@@ -1,7 +1,7 @@
 //! What whoever trusts a server counts on: nothing waits for ever, nothing stale is believed, and what was allowed once was
 //! allowed for that.
 
-use crate::control::*;
+use crate::fixtures::*;
 use crate::*;
 use berth_engine::ResourceState;
 use berth_store::*;
@@ -167,12 +167,7 @@ async fn a_deletion_is_asked_for_again(place: Place) {
 
 async fn a_delete_whose_resource_came_again_is_given_up(place: Place) {
     let control = control(&place).await;
-    let (id, held) = accepted(&control, "net", "w1", at(0)).await;
-    control.record(&held, "k", is_ready(&id, 1), at(1)).await.unwrap();
-    control.report(&held, done(), at(1)).await.unwrap();
-    control.delete(vec![id.clone()], &actor(), note("delete"), at(2)).await.unwrap();
-    enqueue_due(&control, at(2)).await;
-    let deleting = control.lease(ask("w1", 1), at(3)).await.unwrap().remove(0);
+    let (id, deleting) = being_deleted(&control, "net", "w1").await;
     accept(&control, &deleting.held, at(4)).await;
     control.record(&deleting.held, "k", Recorded::ForgetResource(id.clone()), at(4)).await.unwrap();
     // The worker dies here; its report never comes. Someone declares a resource of the same name.

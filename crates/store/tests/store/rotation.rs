@@ -260,7 +260,7 @@ async fn sealed_text_is_only_where_rotation_looks(place: Place) {
     assert_eq!(store.resources(&Filter::default()).await.unwrap().len(), 2);
     write_ring(&ring, &[2, 1]);
     store.rotate(|_| ()).await.unwrap();
-    let everything = crate::backup::all_rows(&place).await;
+    let everything = crate::dump::all_rows(&place).await;
     assert!(everything.contains("sealed:v2:key-2:"), "{everything}");
     assert!(!everything.contains("key-1") && !everything.contains("sealed:v1"), "{everything}");
 }

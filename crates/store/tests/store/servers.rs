@@ -1,6 +1,6 @@
 //! Several servers on one database, a database that goes away, and an audit log that someone laid hands on.
 
-use crate::control::*;
+use crate::fixtures::*;
 use crate::server::Server;
 use crate::*;
 use berth_store::*;

@@ -1,7 +1,7 @@
 //! How fast servers write. Not a test of right and wrong: `cargo test --release -p berth-store --test store -- --ignored
 //! speed:: --nocapture --test-threads 1`. A durable commit needs a real disk; `TMPDIR` says which.
 
-use crate::control::*;
+use crate::fixtures::*;
 use crate::*;
 use berth_store::*;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,6 +1,6 @@
 //! From the schema before: what was in it is there, and servers can take it over.
 
-use crate::control::*;
+use crate::fixtures::*;
 use crate::*;
 use berth_store::*;
 use jiff::Timestamp;
