@@ -1,14 +1,15 @@
 //! What the lower layers must never depend on, read from Cargo's own graph.
 
+use crate::structure::root;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 /// A crate, and what it must not reach by its normal dependencies, directly or through others.
 const FORBIDDEN: [(&str, &[&str]); 5] = [
-    ("berth-model", &["tokio", "sqlx", "sqlx-core", "reqwest", "hyper", "rusqlite"]),
+    ("berth-model", &["tokio", "sqlx", "sqlx-core", "reqwest", "hyper", "rusqlite", "mio", "socket2"]),
     ("berth-engine", &["sqlx", "sqlx-core", "reqwest", "hyper", "axum", "rusqlite"]),
-    ("berth-sandbox", &["berth-engine", "berth-clouds", "berth-store", "berth-server"]),
+    ("berth-sandbox", &["berth-model", "berth-engine", "berth-clouds", "berth-store", "berth-server"]),
     ("berth-store", &["berth-clouds", "berth-server", "reqwest", "axum", "tonic"]),
     ("berth-clouds", &["berth-store", "berth-server", "sqlx", "sqlx-core"]),
 ];
@@ -76,4 +77,35 @@ fn lower_layers_stay_free_of_what_is_above_them() {
             panic!("{layer} must not depend on {}: {}", names[*id], path.join(" -> "));
         }
     }
+}
+
+/// The crates in the order of ARCHITECTURE.md's map.
+fn map() -> Vec<String> {
+    let text = std::fs::read_to_string(root().join("ARCHITECTURE.md")).expect("the architecture");
+    let row = |line: &str| Some(line.strip_prefix("| `crates/")?.split_once('`')?.0.to_owned());
+    text.lines().filter_map(row).collect()
+}
+
+/// Those of a layer's dependencies that do not stand below it.
+fn not_below<'a>(map: &[String], layer: &str, dependencies: &'a [String]) -> Vec<&'a str> {
+    let place = |name: &str| map.iter().position(|other| other == name);
+    dependencies.iter().map(String::as_str).filter(|name| place(name) <= place(layer)).collect()
+}
+
+#[test]
+fn dependencies_point_downwards_in_the_map() {
+    let map = map();
+    let (names, edges) = graph();
+    let ours = |id: &String| match names[id].as_str() {
+        "berth" => Some("berth".to_owned()),
+        name => name.strip_prefix("berth-").map(str::to_owned),
+    };
+    let crates = std::fs::read_dir(root().join("crates")).expect("the crates").count();
+    assert_eq!(map.len(), crates, "each crate has a row in the map: {map:?}");
+    for (id, dependencies) in &edges {
+        let Some(layer) = ours(id).filter(|name| map.contains(name)) else { continue };
+        let dependencies: Vec<String> = dependencies.iter().filter_map(ours).collect();
+        assert_eq!(not_below(&map, &layer, &dependencies), Vec::<&str>::new(), "{layer} depends on what is above it");
+    }
+    assert_eq!(not_below(&map, "engine", &["model".into(), "store".into()]), ["store"]);
 }

@@ -1,6 +1,7 @@
 //! What ARCHITECTURE.md says of the layers, and how long and how often things may stand, checked on the sources and on
 //! Cargo's own graph.
 
+mod claims;
 mod cloud_names;
 mod dependencies;
 mod prose;
