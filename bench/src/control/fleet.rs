@@ -8,6 +8,7 @@ use crate::workers::{self, Link};
 use crate::{Options, Target};
 use anyhow::{Result, bail};
 use serde::Serialize;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Manifests in one request while the fleet is made.
@@ -53,15 +54,7 @@ pub async fn run(options: &Options, target: Target) -> Result<Fleet> {
     let postgres = if target == Target::Postgres { Some(Postgres::start(folder)?) } else { None };
     let say = |what: &str| eprintln!("{}: {what}", target.name());
 
-    let mut starts = Vec::new();
-    for number in 0..STARTS {
-        let home = folder.join(format!("empty-{number}"));
-        let server =
-            Server::start(&options.berth, &database(postgres.as_ref(), &format!("empty{number}"))?, &home).await?;
-        starts.push(server.started_in.as_secs_f64());
-        server.stop()?;
-    }
-    let start_empty = median(starts);
+    let start_empty = start_empty(options, postgres.as_ref(), folder).await?;
     say(&format!("ready in {start_empty:.3} s in an empty folder"));
 
     let home = folder.join("fleet");
@@ -71,22 +64,7 @@ pub async fn run(options: &Options, target: Target) -> Result<Fleet> {
     say(&format!("{} resources stored, {filled_per_second:.0} a second", options.fleet));
     let link = Link::new(&server).await?;
 
-    let mut tasks_per_second = Vec::new();
-    let mut left = options.fleet as u64;
-    for workers in [1, 4, 16] {
-        let time = if workers == 16 { DRAIN_ALL } else { DRAIN };
-        let share = if workers == 16 { left } else { left / 3 };
-        let done = workers::drain(&link, workers, share, time).await?;
-        left = left.saturating_sub(done.tasks);
-        say(&format!(
-            "{workers} workers: {:.0} tasks a second ({} in {:.1} s)",
-            done.per_second(),
-            done.tasks,
-            done.seconds
-        ));
-        tasks_per_second.push((workers, done.per_second()));
-    }
-
+    let tasks_per_second = tasks_per_second(&link, options.fleet as u64, &say).await?;
     tokio::time::sleep(SETTLE).await;
     let idle = idle(options, &server, postgres.as_ref()).await?;
     say(&format!("idle: {:.0} MiB, {:.2} % of a core", idle.resident_mib, idle.core_percent));
@@ -131,6 +109,37 @@ pub async fn run(options: &Options, target: Target) -> Result<Fleet> {
         idle_core_percent: idle.core_percent,
         database_idle_core_percent: idle.database_core_percent,
     })
+}
+
+/// Seconds from start to `/readyz` in an empty folder.
+async fn start_empty(options: &Options, postgres: Option<&Postgres>, folder: &Path) -> Result<f64> {
+    let mut starts = Vec::new();
+    for number in 0..STARTS {
+        let home = folder.join(format!("empty-{number}"));
+        let server = Server::start(&options.berth, &database(postgres, &format!("empty{number}"))?, &home).await?;
+        starts.push(server.started_in.as_secs_f64());
+        server.stop()?;
+    }
+    Ok(median(starts))
+}
+
+/// Tasks that some numbers of workers lease and report, the last of them all that are left.
+async fn tasks_per_second(link: &Link, mut left: u64, say: &impl Fn(&str)) -> Result<Vec<(usize, f64)>> {
+    let mut found = Vec::new();
+    for workers in [1, 4, 16] {
+        let time = if workers == 16 { DRAIN_ALL } else { DRAIN };
+        let share = if workers == 16 { left } else { left / 3 };
+        let done = workers::drain(link, workers, share, time).await?;
+        left = left.saturating_sub(done.tasks);
+        say(&format!(
+            "{workers} workers: {:.0} tasks a second ({} in {:.1} s)",
+            done.per_second(),
+            done.tasks,
+            done.seconds
+        ));
+        found.push((workers, done.per_second()));
+    }
+    Ok(found)
 }
 
 fn database(postgres: Option<&Postgres>, name: &str) -> Result<String> {

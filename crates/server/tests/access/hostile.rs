@@ -393,16 +393,13 @@ async fn plans_that_are_not_the_resources_own_are_refused() {
     server.stop().await;
 }
 
-/// In its turn, with an accepted plan, and a row of its own.
-#[tokio::test]
-async fn an_accepted_plan_allows_what_it_says_and_nothing_else() {
-    let server = two_orgs().await;
-    let (worker, leased) = with_network(&server).await;
-    worker.submit(&leased.held, &network_plan(&leased)).await.unwrap();
-    worker.submit(&leased.held, &network_plan(&leased)).await.expect("said again by one that did not hear the answer");
-    let entry = worker.record(&leased, intent("create", json!({}))).await.unwrap()["entry"].clone();
-    let close = |change: Value| json!({"close": {"entry": entry, "outcome": "done", "unit": unit(change)}});
-    let before = footprint(server.control()).await;
+/// A close of the entry by which the network is made, with a unit that is changed so.
+fn close(entry: &Value, change: Value) -> Value {
+    json!({"close": {"entry": entry, "outcome": "done", "unit": unit(change)}})
+}
+
+/// What the accepted plan of a network does not allow while `entry` is open.
+fn not_allowed(entry: &Value) -> Vec<(&'static str, Value)> {
     let long = "x".repeat(5000);
     let huge = format!("{{\"x\":\"{}\"}}", "x".repeat(5 << 20));
     let secrets: serde_json::Map<String, Value> = (0..1000).map(|n| (format!("s{n}"), json!("x"))).collect();
@@ -411,7 +408,8 @@ async fn an_accepted_plan_allows_what_it_says_and_nothing_else() {
         status.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap());
         json!({ "status": status })
     };
-    for (what, write) in [
+    let close = |change| close(entry, change);
+    vec![
         ("another account in a close", close(json!({"objectId": "n", "account": "acme/prod/civo-main"}))),
         ("another key in a close", close(json!({"objectId": "n", "key": "cluster"}))),
         ("another token in a close", close(json!({"objectId": "n", "token": "t2"}))),
@@ -452,7 +450,19 @@ async fn an_accepted_plan_allows_what_it_says_and_nothing_else() {
         ("an approval in the history", json!({"event": {"what": "approved", "detail": "by oidc:boss"}})),
         ("a deletion in the history", json!({"event": {"what": "deleted"}})),
         ("a policy's word in the history", json!({"event": {"what": "PolicyWarning"}})),
-    ] {
+    ]
+}
+
+/// In its turn, with an accepted plan, and a row of its own.
+#[tokio::test]
+async fn an_accepted_plan_allows_what_it_says_and_nothing_else() {
+    let server = two_orgs().await;
+    let (worker, leased) = with_network(&server).await;
+    worker.submit(&leased.held, &network_plan(&leased)).await.unwrap();
+    worker.submit(&leased.held, &network_plan(&leased)).await.expect("said again by one that did not hear the answer");
+    let entry = worker.record(&leased, intent("create", json!({}))).await.unwrap()["entry"].clone();
+    let before = footprint(server.control()).await;
+    for (what, write) in not_allowed(&entry) {
         let fault = worker.record(&leased, write).await.expect_err(what);
         assert!(is_refusal(&fault), "{what}: {fault}");
         assert_eq!(footprint(server.control()).await, before, "{what}");
@@ -474,9 +484,9 @@ async fn an_accepted_plan_allows_what_it_says_and_nothing_else() {
     assert_eq!(footprint(server.control()).await, before);
 
     // What the plan says is taken; from then on the object is what it is.
-    worker.record(&leased, close(json!({"objectId": "net-1"}))).await.unwrap();
+    worker.record(&leased, close(&entry, json!({"objectId": "net-1"}))).await.unwrap();
     for (what, write) in [
-        ("closed twice", close(json!({"objectId": "net-1"}))),
+        ("closed twice", close(&entry, json!({"objectId": "net-1"}))),
         ("another object", json!({"saveUnit": unit(json!({"objectId": "net-2"}))})),
     ] {
         assert!(is_refusal(&worker.record(&leased, write).await.expect_err(what)), "{what}");

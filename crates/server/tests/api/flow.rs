@@ -10,19 +10,12 @@ use tokio::time::timeout;
 const CLUSTER: &str = "apiVersion: civo.berth.dev/v1\nkind: CivoKubernetesCluster\nmetadata: {name: shop, labels: {team: shop}}\n\
 spec:\n  clusterName: shop\n  region: fra1\n  kubernetesVersion: 1.29.0+k3s1\n  network: {valueFrom: {name: net}}\n  defaultNodePool: {size: g4s.kube.medium, nodeCount: 3}\n";
 
-async fn from_a_manifest_to_ready_and_back(world: World) {
-    let text = format!("{}---\n{CLUSTER}", vpc("net"));
-    let (status, answer) = world.apply(&text).await;
-    assert_eq!(status, 200, "{answer:#}");
-    let results: Vec<&Value> = answer["resources"].as_array().unwrap().iter().map(|one| &one["result"]).collect();
-    assert_eq!(results, ["created", "created"]);
-    let cluster = world.ready("/v1/resources/civokubernetescluster/shop").await;
-    assert_eq!((&cluster["generation"], &cluster["observedGeneration"]), (&json!(1), &json!(1)));
-    assert_eq!(cluster["appliedBy"], "token:first-admin", "{cluster:#}");
-    assert!(cluster["secretOutputs"].to_string().contains("kubeconfig"), "{cluster:#}");
+fn count(body: &Value) -> usize {
+    body["resources"].as_array().unwrap().len()
+}
 
-    // Lists: by kind, label, field, page.
-    let count = |body: &Value| body["resources"].as_array().unwrap().len();
+/// By kind, label, field, page.
+async fn lists_are_selected_and_paged(world: &World) {
     for (query, expected) in [
         ("", 2),
         ("?kind=civovpc", 1),
@@ -39,8 +32,10 @@ async fn from_a_manifest_to_ready_and_back(world: World) {
     let (_, second) =
         world.get(&format!("/v1/resources?pageSize=1&pageToken={}", first["nextPageToken"].as_str().unwrap())).await;
     assert_ne!(first["resources"][0]["id"], second["resources"][0]["id"]);
+}
 
-    // Secrets: hidden, then shown to those who ask by name, and written down.
+/// Hidden, then shown to those who ask by name, and written down.
+async fn secrets_are_shown_by_name(world: &World, cluster: &Value) {
     let (_, outputs) = world.get("/v1/resources/CivoKubernetesCluster/shop/outputs").await;
     let secret = cluster["secretOutputs"][0].as_str().unwrap();
     assert_eq!(outputs["outputs"][secret], "(secret)", "{outputs:#}");
@@ -55,8 +50,10 @@ async fn from_a_manifest_to_ready_and_back(world: World) {
     for action in ["apply", "outputs", "kubeconfig"] {
         assert!(actions.contains(&action), "{action} is not in {audit:#}");
     }
+}
 
-    // What is going on, and what happened.
+/// What is going on, and what happened.
+async fn work_is_told(world: &World) {
     let (_, units) = world.get("/v1/resources/CivoKubernetesCluster/shop/units").await;
     assert!(units["units"][0]["objectId"].as_str().is_some_and(|id| !id.is_empty()), "{units:#}");
     let (_, history) = world.get("/v1/resources/CivoKubernetesCluster/shop/history").await;
@@ -68,8 +65,10 @@ async fn from_a_manifest_to_ready_and_back(world: World) {
     assert_eq!(world.get("/v1/tasks/none").await.0, 404);
     let (_, workers) = world.get("/v1/workers").await;
     assert_eq!(workers["workers"].as_array().unwrap().len(), 1, "{workers:#}");
+}
 
-    // Plans change nothing and say what would change; drift finds nothing.
+/// Plans change nothing and say what would change; drift finds nothing.
+async fn plans_and_drift_are_told(world: &World) {
     let body = json!({"files": [{"name": "a.yaml", "text": CLUSTER.replace("nodeCount: 3", "nodeCount: 5")}]});
     let (status, plan) = world.post("/v1/plans", body).await;
     assert_eq!(status, 200, "{plan:#}");
@@ -84,6 +83,23 @@ async fn from_a_manifest_to_ready_and_back(world: World) {
         (200, &json!(2), 0),
         "{drift:#}"
     );
+}
+
+async fn from_a_manifest_to_ready_and_back(world: World) {
+    let text = format!("{}---\n{CLUSTER}", vpc("net"));
+    let (status, answer) = world.apply(&text).await;
+    assert_eq!(status, 200, "{answer:#}");
+    let results: Vec<&Value> = answer["resources"].as_array().unwrap().iter().map(|one| &one["result"]).collect();
+    assert_eq!(results, ["created", "created"]);
+    let cluster = world.ready("/v1/resources/civokubernetescluster/shop").await;
+    assert_eq!((&cluster["generation"], &cluster["observedGeneration"]), (&json!(1), &json!(1)));
+    assert_eq!(cluster["appliedBy"], "token:first-admin", "{cluster:#}");
+    assert!(cluster["secretOutputs"].to_string().contains("kubeconfig"), "{cluster:#}");
+
+    lists_are_selected_and_paged(&world).await;
+    secrets_are_shown_by_name(&world, &cluster).await;
+    work_is_told(&world).await;
+    plans_and_drift_are_told(&world).await;
 
     // A parent is not deleted under its children, unless they go with it.
     let (status, refused) = world.delete("/v1/resources/CivoVpc/net").await;
