@@ -9,6 +9,9 @@ mod load;
 #[path = "../machine.rs"]
 mod machine;
 mod postgres;
+// The same that the tests start.
+#[path = "../../../crates/store/tests/support/postgres_programs.rs"]
+mod postgres_programs;
 mod process;
 mod report;
 mod server;

@@ -1,28 +1,21 @@
 //! What is shipped to run Berth with speaks of the program as it is: flags, metrics, alerts.
 
+mod support;
+
 use regex::Regex;
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
+use support::folder::Folder;
+use support::root;
+use support::server::Server;
 
 fn read(path: &str) -> String {
     std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-fn berth() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_berth"))
-}
-
 fn flags_in_help(command: &str) -> BTreeSet<String> {
-    let output = berth().args([command, "--help"]).output().unwrap();
-    assert!(output.status.success());
-    let text = String::from_utf8(output.stdout).unwrap();
+    let text = Folder::new().berth(&[command, "--help"]).ok().stdout;
     Regex::new(r"--[a-z][a-z-]*").unwrap().find_iter(&text).map(|found| found.as_str().to_owned()).collect()
 }
 
@@ -81,42 +74,14 @@ fn every_alert_is_explained_and_there_are_no_others() {
     assert_eq!(declared, names(r"(?m)^\| `(Berth\w+)` \|", &read("docs/operations.md")));
 }
 
-/// A server that ends with the test, however that ends.
-struct Server(Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        _ = self.0.kill();
-        _ = self.0.wait();
-    }
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn metrics_of_alerts_and_docs_are_shown_by_a_server() {
     let folder = tempfile::tempdir().unwrap();
-    let child = berth()
-        .args(["server", "--listen", "127.0.0.1:0", "--sandbox", "--speed", "60", "--audit-head-file", "heads"])
-        .current_dir(folder.path())
-        .env("BERTH_CONFIG", folder.path().join("contexts.yaml"))
-        .env_remove("BERTH_DB")
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let mut server = Server(child);
-    let said = BufReader::new(server.0.stdout.take().unwrap());
-    let url = said.lines().map_while(Result::ok).find_map(|line| {
-        let at = line.find("https://")?;
-        Some(line[at..].trim().to_owned())
-    });
-    let url = url.expect("the server says where it answers");
-
-    let pem = std::fs::read(folder.path().join("berth-server/ca.pem")).unwrap();
-    let authority = reqwest::Certificate::from_pem(&pem).unwrap();
-    let client =
-        reqwest::Client::builder().tls_certs_only([authority]).timeout(Duration::from_secs(20)).build().unwrap();
+    let more = ["--sandbox", "--speed", "60", "--audit-head-file", "heads"];
+    let server = Server::run(Arc::new(folder), &more);
+    let (url, client) = (&server.url, server.http());
     // A family is shown once there is something to count: one resource goes all the way.
-    let token = std::fs::read_to_string(folder.path().join("berth-server/admin.token")).unwrap();
+    let token = std::fs::read_to_string(server.path().join("berth-server/admin.token")).unwrap();
     let manifest = "apiVersion: civo.berth.dev/v1\nkind: CivoVpc\nmetadata: {name: seen}\n\
                     spec: {networkName: seen, region: fra1}\n";
     let body = serde_json::json!({"files": [{"name": "seen.yaml", "text": manifest}]}).to_string();

@@ -1,6 +1,8 @@
 //! A cloud of its own, in this one file: its kind, client, lowering, import and simulation. The test is the real command line
 //! with this cloud added, so that whatever names clouds anywhere else fails here.
 
+mod support;
+
 use async_trait::async_trait;
 use berth_clouds::Credentials;
 use berth_clouds::registry::{Cloud, Variables};
@@ -20,10 +22,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::{Command, ExitCode, Output, Stdio};
+use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use support::folder::program;
+use support::process::Process;
+use support::ran::run;
+use support::{KEY, free_port};
 
 /// Set for processes that are to be the command line.
 const AS_BERTH: &str = "BERTH_TEST_ONE_CLOUD";
@@ -394,17 +400,18 @@ const MANIFEST: &str = "apiVersion: harbour.berth.dev/v1\nkind: HarbourDock\nmet
 
 impl Project<'_> {
     fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(std::env::current_exe().expect("this program"));
-        command.args(args).current_dir(self.folder).env(AS_BERTH, "1").env("HOME", self.folder).env("NO_COLOR", "1");
-        for name in ["HARBOUR_TOKEN", "HARBOUR_API_URL", "BERTH_CONTEXT", "KUBECONFIG"] {
-            command.env_remove(name);
-        }
-        command.env("BERTH_KEY", "5f".repeat(32)).stdin(Stdio::null());
+        let mut command = program(&std::env::current_exe().expect("this program"), self.folder, args);
+        command.env(AS_BERTH, "1").env("NO_COLOR", "1").env("BERTH_KEY", KEY);
         command
     }
 
     fn run(&self, code: i32, args: &[&str]) -> String {
-        told(code, args, self.command(args).output().expect("it runs"))
+        run(&mut self.command(args)).exits(code).text()
+    }
+
+    /// The same with an account at the cloud of this address.
+    fn run_at(&self, url: &str, args: &[&str]) -> String {
+        run(self.command(args).env("HARBOUR_API_URL", url).env("HARBOUR_TOKEN", "any")).ok().text()
     }
 
     fn looked_up(&self) {
@@ -445,9 +452,7 @@ impl Project<'_> {
         self.run(0, &["apply", "-f", "dock.yaml", "--sandbox", "--yes"]);
         self.run(0, &["drift", "--sandbox"]);
 
-        let mut doctor = self.command(&["doctor"]);
-        let output = doctor.env("HARBOUR_API_URL", &url).env("HARBOUR_TOKEN", "any").output().expect("it runs");
-        let checked = told(0, &["doctor"], output);
+        let checked = self.run_at(&url, &["doctor"]);
         assert!(checked.contains("master@harbour.example"), "{checked}");
         std::fs::write(self.folder.join("url"), url).expect("written");
     }
@@ -456,54 +461,24 @@ impl Project<'_> {
         let url = std::fs::read_to_string(self.folder.join("url")).expect("an address");
         let other = tempfile::tempdir().expect("a folder");
         let other = Project { folder: other.path() };
-        let args = ["import", "--all", "--provider", NAME, "--out", "found"];
-        let mut import = other.command(&args);
-        told(0, &args, import.env("HARBOUR_API_URL", &url).env("HARBOUR_TOKEN", "any").output().expect("it runs"));
-        let args = ["plan", "-f", "found"];
-        let mut plan = other.command(&args);
-        told(0, &args, plan.env("HARBOUR_API_URL", &url).env("HARBOUR_TOKEN", "any").output().expect("it runs"));
+        other.run_at(&url, &["import", "--all", "--provider", NAME, "--out", "found"]);
+        other.run_at(&url, &["plan", "-f", "found"]);
         self.run(0, &["delete", "HarbourDock/north", "--sandbox", "--yes", "--allow-delete"]);
         self.run(0, &["sandbox", "--stop"]);
     }
 
     /// Through a server with its own worker.
     fn served(&self) {
-        let port =
-            std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port();
-        let listen = format!("127.0.0.1:{port}");
+        let listen = format!("127.0.0.1:{}", free_port());
         let args = ["server", "--sandbox", "--speed", "max", "--folder", "server", "--listen", &listen];
-        let log = std::fs::File::create(self.folder.join("server.log")).expect("a log");
-        let again = log.try_clone().expect("a log");
-        let server = self.command(&args).stdout(log).stderr(again).spawn().expect("it starts");
-        let _server = Running(server);
-        let (url, token) = (format!("https://{listen}"), self.folder.join("server/admin.token"));
-        let login = ["login", &url, "--ca", "server/ca.pem", "--token-file", "server/admin.token"];
-        let until = Instant::now() + Duration::from_secs(60);
-        while !(token.exists() && self.command(&login).output().expect("it runs").status.success()) {
-            let said = std::fs::read_to_string(self.folder.join("server.log")).unwrap_or_default();
-            assert!(Instant::now() < until, "the server does not start: {said}");
-            std::thread::sleep(Duration::from_millis(100));
-        }
+        let mut server = Process::start("server", self.folder, self.command(&args));
+        server.until_says("berth login ");
+        let url = format!("https://{listen}");
+        self.run(0, &["login", &url, "--ca", "server/ca.pem", "--token-file", "server/admin.token"]);
         self.run(0, &["apply", "-f", "dock.yaml", "--yes"]);
         let listed = self.run(0, &["get"]);
         assert!(listed.contains("HarbourDock") && listed.contains("yes"), "{listed}");
         self.run(0, &["plan", "-f", "dock.yaml"]);
         self.run(0, &["delete", "HarbourDock/north", "--yes", "--allow-delete"]);
     }
-}
-
-/// Ends with the test, whichever way that ends.
-struct Running(std::process::Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        _ = self.0.kill();
-        _ = self.0.wait();
-    }
-}
-
-fn told(code: i32, args: &[&str], output: Output) -> String {
-    let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert_eq!(output.status.code(), Some(code), "berth {}\n{text}", args.join(" "));
-    text
 }

@@ -1,11 +1,11 @@
 //! The README's first command, as a newcomer runs it, but for the build: this is the binary that was just built.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+mod support;
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
+use std::process::{Command, Output};
+use support::folder::berth;
+use support::ran::run;
+use support::root;
 
 fn said(output: &Output) -> String {
     format!("{}\n{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
@@ -24,10 +24,6 @@ fn the_first_command_ends_with_a_cluster_that_kubectl_talks_to() {
     quickstart.arg(folder.path()).env("BERTH", env!("CARGO_BIN_EXE_berth")).env("SPEED", "200");
     quickstart.env("BERTH_KEY", "11".repeat(32)).env_remove("BERTH_STATE");
     let output = quickstart.output().unwrap();
-    let stop = || {
-        let mut stop = Command::new(env!("CARGO_BIN_EXE_berth"));
-        stop.args(["sandbox", "--stop"]).current_dir(folder.path()).output().unwrap()
-    };
     let checks = std::panic::catch_unwind(|| {
         assert!(output.status.success(), "{}", said(&output));
         assert!(said(&output).contains("What to do next"), "{}", said(&output));
@@ -38,9 +34,9 @@ fn the_first_command_ends_with_a_cluster_that_kubectl_talks_to() {
         assert!(nodes.status.success(), "{text}");
         assert_eq!(text.lines().filter(|l| l.contains(" Ready ")).count(), 2, "one node in each pool\n{text}");
     });
-    let stopped = stop();
-    assert!(stopped.status.success(), "{}", said(&stopped));
+    let stopped = run(&mut berth(folder.path(), &["sandbox", "--stop"]));
     if let Err(panic) = checks {
         std::panic::resume_unwind(panic);
     }
+    stopped.ok();
 }

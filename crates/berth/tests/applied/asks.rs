@@ -1,6 +1,7 @@
 //! Which resources a command means, and what it may do to them.
 
-use crate::project::{Project, Run, SHOP};
+use crate::project::{Project, SHOP};
+use crate::support::ran::run;
 use serde_json::json;
 
 fn net(env: &str, more: &str) -> String {
@@ -18,15 +19,15 @@ fn names(project: &Project) -> Vec<String> {
 #[test]
 fn an_env_narrows_down_what_is_applied_and_deleted() {
     let project = Project::new(&[("dev.yaml", &net("dev", "")), ("prod.yaml", &net("prod", ""))]);
-    let none = project.berth(&["apply", "-f", ".", "--env", "qa", "--yes"]).is(1);
+    let none = project.berth(&["apply", "-f", ".", "--env", "qa", "--yes"]).exits(1);
     assert!(none.stderr.contains("none of these manifests is of --env qa"), "{none}");
-    project.berth(&["apply", "-f", ".", "--env", "dev", "--yes"]).is(0);
+    project.berth(&["apply", "-f", ".", "--env", "dev", "--yes"]).ok();
     assert_eq!(names(&project), ["net dev"]);
 
-    let both = project.berth(&["apply", "-f", ".", "--yes"]).is(0);
+    let both = project.berth(&["apply", "-f", ".", "--yes"]).ok();
     assert!(both.stderr.contains("CivoVpc/net (dev)") && both.stderr.contains("✓ CivoVpc/net (prod)"), "{both}");
     // Whoever names one means one.
-    let which = project.berth(&["delete", "civovpc/net", "--yes"]).is(1);
+    let which = project.berth(&["delete", "civovpc/net", "--yes"]).exits(1);
     assert!(which.stderr.contains("there 2 times") && which.stderr.contains("--env dev; --env prod"), "{which}");
     let gone = project.json(&["delete", "-f", ".", "--env", "dev", "--yes", "-o", "json"]);
     assert_eq!(gone["done"], json!([{"kind": "CivoVpc", "name": "net", "env": "dev"}]));
@@ -39,14 +40,14 @@ fn an_env_narrows_down_what_is_applied_and_deleted() {
 fn protection_is_for_anything() {
     let protected = net("dev", ", annotations: {berth.dev/protect: \"true\"}");
     let project = Project::applied(&[("net.yaml", &protected)]);
-    let refused = project.berth(&["delete", "civovpc/net", "--yes", "--allow-delete"]).is(1);
+    let refused = project.berth(&["delete", "civovpc/net", "--yes", "--allow-delete"]).exits(1);
     assert!(refused.stderr.contains("CivoVpc/net is protected: it may not be deleted"), "{refused}");
     project.write("net.yaml", &protected.replace("fra1", "lon1"));
-    let refused = project.berth(&["apply", "-f", ".", "--yes", "--allow-replace"]).is(1);
+    let refused = project.berth(&["apply", "-f", ".", "--yes", "--allow-replace"]).exits(1);
     assert!(refused.stderr.contains("it may not be replaced"), "{refused}");
     project.write("net.yaml", &net("dev", ""));
-    project.berth(&["apply", "-f", ".", "--yes"]).is(0);
-    project.berth(&["delete", "civovpc/net", "--yes"]).is(0);
+    project.berth(&["apply", "-f", ".", "--yes"]).ok();
+    project.berth(&["delete", "civovpc/net", "--yes"]).ok();
     assert!(names(&project).is_empty());
 }
 
@@ -54,12 +55,12 @@ fn protection_is_for_anything() {
 fn what_takes_something_away_says_which_flag_it_needs() {
     let project = Project::applied(&[("shop.yaml", SHOP)]);
     project.write("shop.yaml", &SHOP.replace("size: g4s.kube.medium", "size: g4s.kube.small"));
-    let plan = project.berth(&["plan", "-f", "."]).is(0);
+    let plan = project.berth(&["plan", "-f", "."]).ok();
     assert!(plan.stdout.contains("What is taken away needs --allow-replace."), "{plan}");
     assert!(!plan.stdout.contains("update in place"), "{plan}");
     let plan = project.json(&["plan", "-f", ".", "-o", "json"]);
     assert_eq!(plan["resources"][1]["units"][0]["unitType"], "civo.cluster", "{plan}");
-    let refused = project.berth(&["delete", "-f", ".", "--yes"]).is(1);
+    let refused = project.berth(&["delete", "-f", ".", "--yes"]).exits(1);
     assert!(refused.stderr.contains("Deleting needs --allow-delete."), "{refused}");
     assert!(refused.stderr.contains("help: look at the plan, then add --allow-delete"), "{refused}");
 }
@@ -81,10 +82,10 @@ fn a_taken_name_is_adopted_by_the_command_it_prints() {
     let first = Project::applied(&[("net.yaml", &net("dev", ""))]);
     let state = first.path().join(".berth");
     std::fs::remove_dir_all(&state).expect("the state goes");
-    let taken = first.berth(&["apply", "-f", "net.yaml", "--yes"]).is(1);
+    let taken = first.berth(&["apply", "-f", "net.yaml", "--yes"]).exits(1);
     let cure = taken.stderr.lines().find_map(|line| line.split_once("to adopt it:   berth ")).expect("a cure").1;
-    first.berth(&cure.split_whitespace().collect::<Vec<_>>()).is(0);
-    first.berth(&["plan", "-f", "net.yaml", "--detailed-exitcode"]).is(0);
+    first.berth(&cure.split_whitespace().collect::<Vec<_>>()).ok();
+    first.berth(&["plan", "-f", "net.yaml", "--detailed-exitcode"]).ok();
 }
 
 #[test]
@@ -96,7 +97,7 @@ fn what_is_no_plan_and_no_resource_says_what_to_type() {
         ("shop.plan", "there is no file `shop.plan`"),
         ("civovcp/x", "did you mean `CivoVpc`?"),
     ] {
-        let run = project.berth(&["apply", what]).is(1);
+        let run = project.berth(&["apply", what]).exits(1);
         assert!(run.stderr.contains(help), "{run}");
     }
 }
@@ -113,7 +114,7 @@ civoCredential: {apiToken: from-the-file}
 ";
     let project = Project::new(&[("stack.yaml", input)]);
     let mut command = project.command(&["apply", "--stack-input", "stack.yaml", "--yes"]);
-    let run = Run::from_output(command.env_remove("CIVO_TOKEN").output().expect("berth runs"), project.path()).is(0);
+    let run = run(command.env_remove("CIVO_TOKEN")).ok();
     assert!(run.stderr.contains("1 resource Ready"), "{run}");
 }
 
@@ -124,7 +125,7 @@ fn an_org_that_differs_is_named() {
     let net =
         SHOP.split("---").next().expect("the network").replace("  name: shop-net\n", "  name: shop-net\n  org: shop\n");
     let project = Project::new(&[("net.yaml", &net), ("cluster.yaml", &cluster)]);
-    let refused = project.berth(&["validate", "-f", "."]).is(1);
+    let refused = project.berth(&["validate", "-f", "."]).exits(1);
     assert!(refused.stderr.contains("nothing named `shop-net` of kind CivoVpc in org acme"), "{refused}");
     assert!(refused.stderr.contains("CivoVpc/shop-net in org shop"), "{refused}");
 }

@@ -1,23 +1,18 @@
 //! What `-v` and `-vv` say on standard error, and what they never say.
 
-use crate::project::{BLOG, Project, Run, SHOP};
+use crate::project::{BLOG, Project, SHOP};
+use crate::support::ran::{Ran, run};
 
 const TOKEN: &str = "hush-hush-token";
 
-fn apply(project: &Project, flags: &[&str]) -> Run {
+fn apply(project: &Project, flags: &[&str]) -> Ran {
     let args = [&["apply", "-f", ".", "--yes"], flags].concat();
-    let output = project
-        .command(&args)
-        .env("CIVO_TOKEN", TOKEN)
-        .env("DIGITALOCEAN_ACCESS_TOKEN", TOKEN)
-        .output()
-        .expect("berth runs");
-    Run::from_output(output, project.path()).is(0)
+    run(project.command(&args).env("CIVO_TOKEN", TOKEN).env("DIGITALOCEAN_ACCESS_TOKEN", TOKEN)).ok()
 }
 
 /// Neither tokens nor what a kubeconfig keeps.
 #[track_caller]
-fn has_no_secret(run: &Run) {
+fn has_no_secret(run: &Ran) {
     for secret in [TOKEN, "hush", "certificate-authority-data", "client-key", "PRIVATE KEY", "uthorization", "earer "] {
         assert!(!run.stderr.contains(secret), "{secret}: {run}");
     }

@@ -7,4 +7,8 @@ mod guards;
 mod log;
 mod project;
 mod reads;
+#[path = "../support/mod.rs"]
+mod support;
 mod told;
+
+use project::shown;

@@ -1,27 +1,25 @@
-//! A folder with manifests, clouds of its own, and what berth answered.
+//! A folder with manifests and clouds of its own, and what berth printed without what differs from run to run.
 
-use berth_sandbox::{Config, Sandbox, Speed};
+use crate::support::KEY;
+use crate::support::cloud::Cloud;
+use crate::support::folder::Folder;
+use crate::support::ran::Ran;
+use berth_sandbox::{Config, Speed};
 use regex::Regex;
 use serde_json::{Value, json};
-use std::fmt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
-use tokio::runtime::Runtime;
-
-const KEY: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
+use std::ops::Deref;
 
 pub struct Project {
-    dir: tempfile::TempDir,
-    runtime: Runtime,
-    sandbox: Sandbox,
-    http: reqwest::Client,
+    folder: Folder,
+    pub cloud: Cloud,
 }
 
-pub struct Run {
-    pub code: Option<i32>,
-    pub stdout: String,
-    pub stderr: String,
-    dir: PathBuf,
+impl Deref for Project {
+    type Target = Folder;
+
+    fn deref(&self) -> &Folder {
+        &self.folder
+    }
 }
 
 impl Project {
@@ -31,86 +29,36 @@ impl Project {
     }
 
     pub fn at(speed: Speed, files: &[(&str, &str)]) -> Self {
-        let runtime =
-            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("threads");
-        let sandbox = runtime.block_on(Sandbox::start(Config { speed, ..Config::default() })).expect("clouds");
-        let dir = tempfile::tempdir().expect("a folder");
-        let project = Self { dir, runtime, sandbox, http: reqwest::Client::new() };
-        for (name, text) in files {
-            project.write(name, text);
-        }
-        project
+        let cloud = Cloud::start(Config { speed, ..Config::default() });
+        let folder = Folder::with(files).and_env("BERTH_KEY", KEY).and_env("BERTH_STATE", ".berth/state.db");
+        let folder = cloud.variables().iter().fold(folder, |folder, (name, value)| folder.and_env(name, value));
+        Self { folder, cloud }
     }
 
     /// With everything in it applied.
     pub fn applied(files: &[(&str, &str)]) -> Self {
         let project = Self::new(files);
-        project.berth(&["apply", "-f", ".", "--yes"]).is(0);
+        project.berth(&["apply", "-f", ".", "--yes"]).ok();
         project
     }
 
-    pub fn path(&self) -> &Path {
-        self.dir.path()
-    }
-
-    pub fn write(&self, name: &str, text: &str) {
-        let path = self.path().join(name);
-        std::fs::create_dir_all(path.parent().expect("a parent")).expect("a folder");
-        std::fs::write(path, text).expect("a file");
-    }
-
-    pub fn read(&self, name: &str) -> String {
-        std::fs::read_to_string(self.path().join(name)).expect("a readable file")
-    }
-
-    pub fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_berth"));
-        command.args(args).current_dir(self.path()).env_clear().stdin(Stdio::null());
-        command.env("HOME", self.path()).env("BERTH_KEY", KEY).env("BERTH_STATE", ".berth/state.db");
-        command.env("CIVO_TOKEN", "token").env("CIVO_API_URL", self.sandbox.url(berth_sandbox::civo::NAME));
-        command
-            .env("DIGITALOCEAN_ACCESS_TOKEN", "token")
-            .env("DIGITALOCEAN_API_URL", self.sandbox.url(berth_sandbox::digitalocean::NAME));
-        command
-    }
-
-    pub fn berth(&self, args: &[&str]) -> Run {
-        Run::from_output(self.command(args).output().expect("berth runs"), self.path())
-    }
-
+    #[track_caller]
     pub fn json(&self, args: &[&str]) -> Value {
-        serde_json::from_str(&self.berth(args).is(0).stdout).expect("JSON")
+        self.berth(args).ok().json()
     }
 
     /// An output of a resource, as a shell reads it.
     pub fn output(&self, resource: &str, name: &str) -> String {
-        self.berth(&["outputs", resource, name]).is(0).stdout.trim().to_owned()
+        self.berth(&["outputs", resource, name]).ok().stdout.trim().to_owned()
     }
 
     /// One call to Civo's own API, as another tool would make it.
     pub fn civo(&self, method: &str, path: &str, body: Option<Value>) -> Value {
-        let url = format!("{}/v2/{path}?region=FRA1", self.sandbox.url(berth_sandbox::civo::NAME));
-        self.call(method, &url, body)
+        self.cloud.call(berth_sandbox::civo::NAME, method, &format!("/v2/{path}?region=FRA1"), body)
     }
 
     pub fn digitalocean(&self, method: &str, path: &str, body: Option<Value>) -> Value {
-        let url = format!("{}/v2/{path}", self.sandbox.url(berth_sandbox::digitalocean::NAME));
-        self.call(method, &url, body)
-    }
-
-    fn call(&self, method: &str, url: &str, body: Option<Value>) -> Value {
-        self.runtime.block_on(async {
-            let method = reqwest::Method::from_bytes(method.as_bytes()).expect("a method");
-            let mut request = self.http.request(method, url).bearer_auth("token");
-            if let Some(body) = body {
-                request = request.json(&body);
-            }
-            let answer = request.send().await.expect("an answer");
-            let status = answer.status();
-            let text = answer.text().await.expect("a body");
-            assert!(status.is_success(), "{url}: {status}: {text}");
-            serde_json::from_str(&text).unwrap_or(Value::Null)
-        })
+        self.cloud.call(berth_sandbox::digitalocean::NAME, method, &format!("/v2/{path}"), body)
     }
 
     /// Scales a cluster's default pool by hand.
@@ -122,30 +70,9 @@ impl Project {
     }
 }
 
-impl Run {
-    pub fn from_output(output: Output, dir: &Path) -> Self {
-        Self {
-            code: output.status.code(),
-            stdout: String::from_utf8(output.stdout).expect("text"),
-            stderr: String::from_utf8(output.stderr).expect("text"),
-            dir: dir.to_owned(),
-        }
-    }
-
-    #[track_caller]
-    pub fn is(self, code: i32) -> Self {
-        assert_eq!(self.code, Some(code), "{self}");
-        self
-    }
-}
-
-/// What was printed, with ids, times and ports as words.
-impl fmt::Display for Run {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let code = self.code.map_or("killed".to_owned(), |code| code.to_string());
-        let text = format!("exit {code}\n----- stdout\n{}----- stderr\n{}", self.stdout, self.stderr);
-        f.write_str(&clean(&text.replace(&self.dir.display().to_string(), "[DIR]")))
-    }
+/// What a command printed, with ids, times and ports as words.
+pub fn shown(ran: &Ran) -> String {
+    clean(&ran.printed())
 }
 
 pub fn clean(text: &str) -> String {
@@ -173,16 +100,6 @@ pub fn clean(text: &str) -> String {
         out.push('\n');
     }
     out
-}
-
-/// Compares what was printed with the snapshot of that name.
-#[macro_export]
-macro_rules! shows {
-    ($name:expr, $run:expr) => {
-        insta::with_settings!({snapshot_path => "../snapshots", prepend_module_to_snapshot => false, omit_expression => true}, {
-            insta::assert_snapshot!($name, $run.to_string());
-        })
-    };
 }
 
 pub const SHOP: &str = "\

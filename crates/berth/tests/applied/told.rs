@@ -1,6 +1,7 @@
 //! What is told about what is there is so: states, counts, times, and what still has to be allowed.
 
-use crate::project::{Project, Run, SHOP};
+use crate::project::{Project, SHOP};
+use crate::support::ran::{Ran, run};
 use berth_sandbox::Speed;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::{Value, json};
@@ -14,21 +15,21 @@ const CLUSTER: &str = "CivoKubernetesCluster/shop";
 #[test]
 fn get_and_describe_agree_while_a_cluster_is_upgraded() {
     let project = Project::at(Speed::Times(100.0), &[("shop.yaml", SHOP)]);
-    project.berth(&["apply", "-f", ".", "--yes"]).is(0);
+    project.berth(&["apply", "-f", ".", "--yes"]).ok();
     project.write("shop.yaml", &SHOP.replace("1.30.5-k3s1", "1.31.2-k3s1"));
     let mut command = project.command(&["apply", "-f", ".", "--yes"]);
     let mut apply = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("berth runs");
     let until = Instant::now() + Duration::from_secs(30);
-    while !project.berth(&["get", CLUSTER]).is(0).stdout.contains("  no  ") {
+    while !project.berth(&["get", CLUSTER]).ok().stdout.contains("  no  ") {
         assert!(Instant::now() < until && apply.try_wait().unwrap().is_none(), "the upgrade begins");
     }
     let one = project.json(&["get", CLUSTER, "-o", "json"]);
-    let described = project.berth(&["describe", CLUSTER]).is(0);
+    let described = project.berth(&["describe", CLUSTER]).ok();
     assert!(apply.try_wait().unwrap().is_none(), "it is not over");
     assert_eq!((&one["status"]["state"], &one["status"]["ready"]), (&json!("Pending"), &json!(false)), "{one}");
     assert!(described.stdout.contains("Pending") && !described.stdout.contains("state    Ready"), "{described}");
     assert!(apply.wait().unwrap().success());
-    let described = project.berth(&["describe", CLUSTER]).is(0);
+    let described = project.berth(&["describe", CLUSTER]).ok();
     assert!(described.stdout.lines().any(|line| line.contains("state") && line.contains("Ready")), "{described}");
 
     // The history counts the whole upgrade, not the call that asked for it.
@@ -48,10 +49,10 @@ fn nodes_are_those_of_all_pools() {
     assert_eq!(nodes("CivoKubernetesNodePool/shop-batch"), json!(2));
     let id = project.output("civokubernetescluster/shop", "cluster_id");
     project.scale(&id, 5);
-    project.berth(&["drift", "--accept"]).is(0);
+    project.berth(&["drift", "--accept"]).ok();
     assert_eq!(nodes(CLUSTER), json!(6));
     project.scale(&id, 6);
-    project.berth(&["refresh"]).is(0);
+    project.berth(&["refresh"]).ok();
     assert_eq!(nodes(CLUSTER), json!(7));
 }
 
@@ -87,10 +88,10 @@ spec:
         "direction": "egress", "action": "allow", "label": "dns"});
     project.civo("POST", &format!("firewalls/{id}/rules"), Some(rule));
 
-    let drift = project.berth(&["drift"]).is(2);
+    let drift = project.berth(&["drift"]).exits(2);
     let accept = drift.stdout.lines().find(|line| line.contains("keep what was found:")).expect("what to type");
     assert!(accept.ends_with("berth drift --accept CivoFirewall/web"), "{accept}");
-    let accepted = project.berth(&["drift", "--accept", "CivoFirewall/web"]).is(0);
+    let accepted = project.berth(&["drift", "--accept", "CivoFirewall/web"]).ok();
     assert!(accepted.stderr.contains("accepted 1 value of 1 resource"), "{accepted}");
     let text = project.read("web.yaml");
     assert!(text.contains("portRange: \"443\"") && !text.contains("portRange: \"80\""), "{text}");
@@ -99,35 +100,35 @@ spec:
         text.starts_with("# Who may come in.\n") && text.contains("  tags: [web]\n"),
         "the rest is as it was: {text}"
     );
-    project.berth(&["drift"]).is(0);
-    project.berth(&["plan", "-f", ".", "--detailed-exitcode"]).is(0);
+    project.berth(&["drift"]).ok();
+    project.berth(&["plan", "-f", ".", "--detailed-exitcode"]).ok();
     assert_eq!(rules(&project).as_array().map(Vec::len), Some(2), "nothing was changed in the cloud");
 }
 
 #[test]
 fn what_was_allowed_is_not_asked_for() {
     let project = Project::applied(&[("shop.yaml", SHOP)]);
-    let told = project.berth(&["plan", "-f", "."]).is(0);
+    let told = project.berth(&["plan", "-f", "."]).ok();
     assert!(!told.stdout.contains("needs"), "{told}");
-    let refused = project.berth(&["delete", "-f", ".", "--yes"]).is(1);
+    let refused = project.berth(&["delete", "-f", ".", "--yes"]).exits(1);
     assert!(refused.stderr.contains("Deleting needs --allow-delete."), "{refused}");
-    let allowed = project.berth(&["delete", "-f", ".", "--yes", "--allow-delete"]).is(0);
+    let allowed = project.berth(&["delete", "-f", ".", "--yes", "--allow-delete"]).ok();
     assert!(!allowed.stderr.contains("needs --allow-delete"), "{allowed}");
 }
 
-fn simulated(project: &Project, args: &[&str]) -> Run {
+fn simulated(project: &Project, args: &[&str]) -> Ran {
     let mut command = project.command(args);
     for name in ["CIVO_TOKEN", "CIVO_API_URL", "DIGITALOCEAN_ACCESS_TOKEN", "DIGITALOCEAN_API_URL", "BERTH_STATE"] {
         command.env_remove(name);
     }
-    Run::from_output(command.output().expect("berth runs"), project.path())
+    run(&mut command)
 }
 
 #[test]
 fn estimates_are_for_the_speed_of_the_clouds() {
     let project = Project::new(&[("shop.yaml", SHOP)]);
     let typical = |args: &[&str]| -> Vec<u64> {
-        let plan: Value = serde_json::from_str(&simulated(&project, args).is(0).stdout).expect("JSON");
+        let plan: Value = serde_json::from_str(&simulated(&project, args).ok().stdout).expect("JSON");
         let all = plan["resources"].as_array().expect("resources").clone();
         all.iter()
             .filter_map(|one| one["typicalSeconds"].as_u64().or_else(|| one["typical_seconds"].as_u64()))
@@ -143,7 +144,7 @@ fn estimates_are_for_the_speed_of_the_clouds() {
 #[test]
 fn doctor_asks_for_no_token_where_clouds_are_simulated() {
     let project = Project::new(&[]);
-    let run = simulated(&project, &["doctor", "--sandbox"]).is(0);
+    let run = simulated(&project, &["doctor", "--sandbox"]).ok();
     assert!(!run.to_string().to_lowercase().contains("token"), "{run}");
     assert!(run.stdout.contains("sandbox"), "{run}");
 }

@@ -1,10 +1,11 @@
 //! Every sort of bad input, and the error that a user sees.
 
-use crate::common::{CLUSTER, NET, Project, shop};
+use crate::shop::{CLUSTER, NET, shop};
 use crate::shows;
+use crate::support::folder::Folder;
 
 /// The cluster with one thing changed, beside the network it refers to.
-fn cluster(from: &str, to: &str) -> Project {
+fn cluster(from: &str, to: &str) -> Folder {
     let project = shop();
     assert!(CLUSTER.contains(from), "`{from}` is in the manifest");
     project.write("shop/cluster.yaml", CLUSTER.replace(from, to));
@@ -16,7 +17,7 @@ macro_rules! refused {
         #[test]
         fn $test() {
             let project = $project;
-            shows!(stringify!($test), project.berth(&["validate", "-f", "shop/"]).failed());
+            shows!(stringify!($test), project.berth(&["validate", "-f", "shop/"]).exits(1));
         }
     )*};
 }
@@ -47,8 +48,8 @@ refused! {
     unknown_anchor: cluster("clusterName: shop-k8s", "clusterName: *nobody");
     bad_name: cluster("metadata:\n  name: shop", "metadata:\n  name: Shop_1");
     empty_file_among_others: cluster(CLUSTER, "");
-    empty_file: Project::with(&[("shop/empty.yaml", "")]);
-    only_comments: Project::with(&[("shop/empty.yaml", "# later\n---\n")]);
+    empty_file: Folder::with(&[("shop/empty.yaml", "")]);
+    only_comments: Folder::with(&[("shop/empty.yaml", "# later\n---\n")]);
     long_line: cluster("clusterName: shop-k8s", &format!("tags: [{}], clusterName: shop-k8s, oops: 1", "abcdefgh, ".repeat(200)));
     control_characters: cluster("clusterName: shop-k8s", "clusterName: \"a\\u001b[31mb\"\n  \u{1f}bell\u{7}: 1");
     right_to_left: cluster("clusterName: shop-k8s", "\u{202e}eman: shop-k8s");
@@ -61,28 +62,28 @@ fn exploding_anchors() {
         let before = format!("*a{}, ", i - 1).repeat(10);
         text.push_str(&format!("a{i}: &a{i} [{}]\n", before.trim_end_matches(", ")));
     }
-    let project = Project::with(&[("shop/bomb.yaml", &text)]);
-    shows!("exploding_anchors", project.berth(&["validate", "-f", "shop/"]).failed());
+    let project = Folder::with(&[("shop/bomb.yaml", &text)]);
+    shows!("exploding_anchors", project.berth(&["validate", "-f", "shop/"]).exits(1));
 }
 
 #[test]
 fn deep_nesting() {
-    let project = Project::with(&[("shop/deep.yaml", &"[".repeat(100_000))]);
-    shows!("deep_nesting", project.berth(&["validate", "-f", "shop/"]).failed());
+    let project = Folder::with(&[("shop/deep.yaml", &"[".repeat(100_000))]);
+    shows!("deep_nesting", project.berth(&["validate", "-f", "shop/"]).exits(1));
 }
 
 #[test]
 fn a_file_of_100_mb() {
-    let project = Project::new();
+    let project = Folder::new();
     std::fs::create_dir(project.path().join("shop")).unwrap();
     std::fs::File::create(project.path().join("shop/big.yaml")).unwrap().set_len(100_000_000).unwrap();
-    shows!("a_file_of_100_mb", project.berth(&["validate", "-f", "shop/"]).failed());
+    shows!("a_file_of_100_mb", project.berth(&["validate", "-f", "shop/"]).exits(1));
 }
 
 #[test]
 fn input_of_100_mb() {
     let input = vec![b'#'; 100_000_000];
-    shows!("input_of_100_mb", Project::new().berth_with_input(&["validate", "-f", "-"], &input).failed());
+    shows!("input_of_100_mb", Folder::new().berth_with_input(&["validate", "-f", "-"], &input).exits(1));
 }
 
 #[test]
@@ -92,40 +93,40 @@ fn invalid_utf8() {
     let at = CLUSTER.find("shop-k8s").unwrap();
     bytes[at] = 0xff;
     project.write("shop/cluster.yaml", bytes);
-    shows!("invalid_utf8", project.berth(&["validate", "-f", "shop/"]).failed());
+    shows!("invalid_utf8", project.berth(&["validate", "-f", "shop/"]).exits(1));
 }
 
 #[test]
 fn utf16() {
     let bytes: Vec<u8> = [0xff, 0xfe].into_iter().chain(NET.encode_utf16().flat_map(u16::to_le_bytes)).collect();
-    let project = Project::new();
+    let project = Folder::new();
     project.write("net.yaml", bytes);
-    shows!("utf16", project.berth(&["validate", "-f", "net.yaml"]).failed());
+    shows!("utf16", project.berth(&["validate", "-f", "net.yaml"]).exits(1));
 }
 
 #[test]
 fn missing_file() {
-    shows!("missing_file", Project::new().berth(&["validate", "-f", "nowhere.yaml", "-f", "neither.yaml"]).failed());
+    shows!("missing_file", Folder::new().berth(&["validate", "-f", "nowhere.yaml", "-f", "neither.yaml"]).exits(1));
 }
 
 #[test]
 fn folder_without_manifests() {
-    let project = Project::with(&[("notes/readme.md", "# notes"), ("notes/.hidden.yaml", NET)]);
-    shows!("folder_without_manifests", project.berth(&["validate", "-f", "notes"]).failed());
+    let project = Folder::with(&[("notes/readme.md", "# notes"), ("notes/.hidden.yaml", NET)]);
+    shows!("folder_without_manifests", project.berth(&["validate", "-f", "notes"]).exits(1));
 }
 
 #[test]
 fn empty_input() {
-    shows!("empty_input", Project::new().berth_with_input(&["validate", "-f", "-"], b"").failed());
+    shows!("empty_input", Folder::new().berth_with_input(&["validate", "-f", "-"], b"").exits(1));
 }
 
 #[test]
 fn broken_json() {
-    let project = Project::with(&[(
+    let project = Folder::with(&[(
         "net.json",
         "{\"apiVersion\": \"civo.berth.dev/v1\", \"kind\": \"CivoVpc\",\n \"metadata\": {\"name\": \"a\"\n",
     )]);
-    shows!("broken_json", project.berth(&["validate", "-f", "net.json"]).failed());
+    shows!("broken_json", project.berth(&["validate", "-f", "net.json"]).exits(1));
 }
 
 #[test]
@@ -137,26 +138,26 @@ fn reference_cycle() {
              networkId: {{valueFrom: {{kind: CivoFirewall, name: {other}, fieldPath: status.outputs.firewall_id}}}}\n"
         )
     };
-    let project = Project::with(&[
+    let project = Folder::with(&[
         ("shop/net.yaml", &a),
         ("shop/one.yaml", &pool("one", "two")),
         ("shop/two.yaml", &pool("two", "one")),
     ]);
-    shows!("reference_cycle", project.berth(&["validate", "-f", "shop/"]).failed());
+    shows!("reference_cycle", project.berth(&["validate", "-f", "shop/"]).exits(1));
 }
 
 #[test]
 fn duplicate_resource() {
-    let project = Project::with(&[("shop/a.yaml", NET), ("shop/b.yaml", NET)]);
-    shows!("duplicate_resource", project.berth(&["validate", "-f", "shop/"]).failed());
+    let project = Folder::with(&[("shop/a.yaml", NET), ("shop/b.yaml", NET)]);
+    shows!("duplicate_resource", project.berth(&["validate", "-f", "shop/"]).exits(1));
 }
 
 #[test]
 fn a_secret_is_not_shown() {
     let account = "apiVersion: byoc.berth.dev/v1\nkind: Account\nmetadata:\n  name: main\nspec:\n  provider: civo\n  \
                    civo:\n    token: {value: [hunter2-planted-secret]}\n";
-    let project = Project::with(&[("account.yaml", account)]);
-    let run = project.berth(&["validate", "-f", "account.yaml"]).failed();
+    let project = Folder::with(&[("account.yaml", account)]);
+    let run = project.berth(&["validate", "-f", "account.yaml"]).exits(1);
     assert!(!run.to_string().contains("hunter2"), "{run}");
     shows!("a_secret_is_not_shown", run);
 }
@@ -164,7 +165,7 @@ fn a_secret_is_not_shown() {
 #[test]
 fn problems_as_json() {
     let project = cluster("kubernetesVersion", "kubernetesVerison");
-    let run = project.berth(&["validate", "-f", "shop/", "-o", "json"]).failed();
+    let run = project.berth(&["validate", "-f", "shop/", "-o", "json"]).exits(1);
     let value: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();
     assert_eq!(value["valid"], false);
     let problems = value["diagnostics"].as_array().unwrap();
@@ -176,5 +177,5 @@ fn problems_as_json() {
 #[test]
 fn unreadable_file() {
     let project = shop();
-    shows!("unreadable_file", project.berth(&["validate", "-f", "shop/net.yaml/more.yaml"]).failed());
+    shows!("unreadable_file", project.berth(&["validate", "-f", "shop/net.yaml/more.yaml"]).exits(1));
 }

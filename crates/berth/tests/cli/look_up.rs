@@ -1,7 +1,9 @@
 //! Commands that answer from what is known, and the help of all commands.
 
-use crate::common::{CLUSTER, FIREWALL, NET, POOL, Project, shop};
+use crate::shop::{CLUSTER, FIREWALL, NET, POOL, shop};
 use crate::shows;
+use crate::support::folder::Folder;
+use crate::support::ran;
 use std::process::Stdio;
 
 macro_rules! answers {
@@ -48,7 +50,7 @@ fn unknown_names_get_a_hint() {
         ("unknown_command", &["aply"]),
         ("no_file", &["validate"]),
     ] {
-        shows!(name, project.berth(args).failed());
+        shows!(name, project.berth(args).exits(1));
     }
 }
 
@@ -79,7 +81,7 @@ fn sources(folder: &std::path::Path, into: &mut Vec<std::path::PathBuf>) {
 fn every_flag_that_is_named_is_there() {
     // Of kubectl, of curl, of cargo, and of our own tools.
     const OTHERS: &str = "--from-file --from-literal --set --down --api-url --data-binary --fail --silent --cacert --release --bin --replicas";
-    let project = Project::new();
+    let project = Folder::new();
     let mut known: std::collections::HashSet<String> = OTHERS.split(' ').map(str::to_owned).collect();
     for command in listed(&project.berth(&["--help"]).ok().stdout) {
         let help = project.berth(&[&command, "--help"]).ok().stdout;
@@ -107,7 +109,7 @@ fn every_flag_that_is_named_is_there() {
 
 #[test]
 fn every_help_begins_with_two_examples() {
-    let project = Project::new();
+    let project = Folder::new();
     let root = project.berth(&["--help"]).ok();
     shows!("help", root);
     let commands = listed(&root.stdout);
@@ -125,7 +127,7 @@ fn every_help_begins_with_two_examples() {
 #[test]
 fn stdin_and_many_documents_are_read() {
     let all = format!("{NET}---\n{FIREWALL}---\n{CLUSTER}---\n{POOL}");
-    let run = Project::new().berth_with_input(&["validate", "-f", "-", "-o", "name"], all.as_bytes()).ok();
+    let run = Folder::new().berth_with_input(&["validate", "-f", "-", "-o", "name"], all.as_bytes()).ok();
     assert_eq!(run.stdout.lines().count(), 4, "{run}");
     assert!(run.stdout.contains("CivoKubernetesCluster/shop\n"));
 }
@@ -133,20 +135,20 @@ fn stdin_and_many_documents_are_read() {
 #[test]
 fn other_api_groups_and_json_are_read() {
     let json = r#"{"apiVersion":"civo.openmcf.org/v1","kind":"CivoVpc","metadata":{"name":"a"},"spec":{"network_name":"a","region":"lon1"}}"#;
-    let project = Project::with(&[("a.json", json)]);
+    let project = Folder::with(&[("a.json", json)]);
     project.berth(&["validate", "-f", "a.json"]).ok();
 }
 
 #[test]
 fn starters_are_valid_and_never_overwrite() {
-    let project = Project::new();
+    let project = Folder::new();
     for template in ["dev", "staging", "prod"] {
         let file = format!("{template}/cluster.yaml");
         project.berth(&["init", "--template", template, "--out", &file]).ok();
         project.berth(&["validate", "-f", &file]).ok();
     }
     project.write("mine.yaml", "precious");
-    let refused = project.berth(&["init", "--out", "mine.yaml"]).failed();
+    let refused = project.berth(&["init", "--out", "mine.yaml"]).exits(1);
     assert_eq!(project.read("mine.yaml"), "precious");
     shows!("init_refuses", refused);
     project.berth(&["init", "--out", "mine.yaml", "--force"]).ok();
@@ -161,7 +163,7 @@ fn starters_are_valid_and_never_overwrite() {
 
 #[test]
 fn schemas_of_all_kinds_are_json() {
-    let project = Project::new();
+    let project = Folder::new();
     let run = project.berth(&["schema", "--all"]).ok();
     let schema: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();
     assert!(schema.is_object());
@@ -172,7 +174,7 @@ fn schemas_of_all_kinds_are_json() {
 
 #[test]
 fn manual_pages_and_completions_cover_every_command() {
-    let project = Project::new();
+    let project = Folder::new();
     project.berth(&["man", "--dir", "man1"]).ok();
     let page = project.read("man1/berth-validate.1");
     assert!(page.contains(".SH EXAMPLES") && page.contains("berth validate \\-f shop/"), "{page}");
@@ -186,13 +188,8 @@ fn manual_pages_and_completions_cover_every_command() {
 #[test]
 fn a_reader_that_leaves_is_no_error() {
     let project = shop();
-    let mut child = project
-        .command(&["schema", "--all"])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child =
+        project.command(&["schema", "--all"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
     let output = child.wait_with_output().unwrap();
     assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()), (Some(0), ""));
@@ -200,11 +197,10 @@ fn a_reader_that_leaves_is_no_error() {
 
 #[test]
 fn colour_only_when_asked_for() {
-    let project = Project::with(&[("bad.yaml", "kind: CivoVpc\n")]);
+    let project = Folder::with(&[("bad.yaml", "kind: CivoVpc\n")]);
     let run = |env: &[(&str, &str)], args: &[&str]| {
         let mut command = project.command(args);
-        command.stdin(Stdio::null()).envs(env.iter().copied());
-        project.finish(&mut command).failed().stderr.contains('\u{1b}')
+        ran::run(command.envs(env.iter().copied())).exits(1).stderr.contains('\u{1b}')
     };
     let args = &["validate", "-f", "bad.yaml"];
     assert!(!run(&[], args));

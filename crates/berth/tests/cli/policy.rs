@@ -1,7 +1,8 @@
 //! `berth policy test`: wrong input first, then what passes and what does not.
 
-use crate::common::{CLUSTER, Project};
+use crate::shop::CLUSTER;
 use crate::shows;
+use crate::support::folder::Folder;
 
 const POLICIES: &str = "\
 apiVersion: berth.dev/v1
@@ -44,11 +45,11 @@ cases:
     message: on Fridays
 ";
 
-fn project(tests: &str) -> Project {
-    Project::with(&[("policies/all.yaml", POLICIES), ("tests.yaml", tests), ("cluster.yaml", CLUSTER)])
+fn project(tests: &str) -> Folder {
+    Folder::with(&[("policies/all.yaml", POLICIES), ("tests.yaml", tests), ("cluster.yaml", CLUSTER)])
 }
 
-fn test(tests: &str) -> crate::common::Run {
+fn test(tests: &str) -> crate::support::ran::Ran {
     project(tests).berth(&["policy", "test", "-f", "policies/", "tests.yaml"])
 }
 
@@ -80,21 +81,21 @@ cases:
     units: [{kee: x, op: make}]
   - just words
 ";
-    shows!("policy_bad_cases", test(bad).failed());
-    shows!("policy_bad_time", test(&TESTS.replace("2026-11-13T12:00:00Z", "friday")).failed());
+    shows!("policy_bad_cases", test(bad).exits(1));
+    shows!("policy_bad_time", test(&TESTS.replace("2026-11-13T12:00:00Z", "friday")).exits(1));
     let rule = project(TESTS);
     rule.write("policies/all.yaml", POLICIES.replace("action ==", "acton =="));
-    shows!("policy_bad_rule", rule.berth(&["policy", "test", "-f", "policies/", "tests.yaml"]).failed());
+    shows!("policy_bad_rule", rule.berth(&["policy", "test", "-f", "policies/", "tests.yaml"]).exits(1));
 }
 
 #[test]
 fn policy_passes_and_fails() {
     shows!("policy_passes", test(TESTS).ok());
     let wrong = TESTS.replace("expect: allow", "expect: warn").replace("on Fridays", "on Sundays");
-    shows!("policy_fails", test(&wrong).failed());
+    shows!("policy_fails", test(&wrong).exits(1));
     shows!(
         "policy_fails_json",
-        project(&wrong).berth(&["policy", "test", "-f", "policies/", "tests.yaml", "-o", "json"]).failed()
+        project(&wrong).berth(&["policy", "test", "-f", "policies/", "tests.yaml", "-o", "json"]).exits(1)
     );
 }
 
@@ -106,9 +107,9 @@ fn policy_judges_manifests() {
     let plan = r#"{"resources": [{"id": {"kind": "CivoKubernetesCluster", "name": "shop"}, "action": "delete",
         "units": [{"key": "cluster", "unitType": "civo.cluster", "op": "delete"}]}]}"#;
     project.write("plan.json", plan);
-    shows!("policy_judges_plan", project.berth(&[&judged[..], &["--plan", "plan.json"]].concat()).failed());
+    shows!("policy_judges_plan", project.berth(&[&judged[..], &["--plan", "plan.json"]].concat()).exits(1));
     project.write("other.json", plan.replace("shop", "other"));
-    shows!("policy_judges_other", project.berth(&[&judged[..], &["--plan", "other.json"]].concat()).failed());
+    shows!("policy_judges_other", project.berth(&[&judged[..], &["--plan", "other.json"]].concat()).exits(1));
 }
 
 /// The examples' tests pass, and say of every example policy both that it holds and that it does not.
@@ -116,7 +117,7 @@ fn policy_judges_manifests() {
 fn example_policies_are_tested() {
     let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
     let (policies, tests) = (format!("{examples}/policies"), format!("{examples}/policies.test.yaml"));
-    let run = Project::new().berth(&["policy", "test", "-f", &policies, &tests, "-o", "json"]).ok();
+    let run = Folder::new().berth(&["policy", "test", "-f", &policies, &tests, "-o", "json"]).ok();
     let told: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();
     let said: Vec<&str> = told["cases"].as_array().unwrap().iter().filter_map(|case| case["got"].as_str()).collect();
     assert_eq!((said.len(), &told["failed"]), (9, &serde_json::json!(0)), "{run}");

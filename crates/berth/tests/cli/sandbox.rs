@@ -1,6 +1,6 @@
 //! The sandbox as a process of its own.
 
-use crate::common::Project;
+use crate::support::folder::Folder;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Stdio};
@@ -19,7 +19,7 @@ impl Drop for Serving {
 }
 
 /// Ends a sandbox in the background when the test is over.
-struct Stop<'a>(&'a Project);
+struct Stop<'a>(&'a Folder);
 
 impl Drop for Stop<'_> {
     fn drop(&mut self) {
@@ -41,11 +41,10 @@ fn get(url: &str, path: &str, token: &str) -> String {
 
 #[test]
 fn foreground_serves_and_says_how_to_use_it() {
-    let project = Project::new();
+    let project = Folder::new();
     let mut args = vec!["sandbox", "--speed", "max"];
     args.extend(ANY);
-    let child =
-        project.command(&args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let child = project.command(&args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut serving = Serving(child);
     let out = BufReader::new(serving.0.stdout.take().unwrap());
     let lines: Vec<String> =
@@ -60,7 +59,7 @@ fn foreground_serves_and_says_how_to_use_it() {
 
 #[test]
 fn background_stays_until_it_is_stopped() {
-    let project = Project::new();
+    let project = Folder::new();
     let _stop = Stop(&project);
     let mut args = vec!["sandbox", "--background", "--speed", "max", "--token", "planted-token"];
     args.extend(ANY);
@@ -77,7 +76,7 @@ fn background_stays_until_it_is_stopped() {
         assert!(arguments.contains("--detached") && !arguments.contains("planted-token"));
     }
 
-    let again = project.berth(&args).failed();
+    let again = project.berth(&args).exits(1);
     assert!(again.stderr.contains("has a sandbox running") && again.stderr.contains("berth sandbox --stop"), "{again}");
 
     project.berth(&["sandbox", "--stop"]).ok();
@@ -92,21 +91,21 @@ fn faults_do_not_hide_the_sandbox_from_commands() {
     let vpc =
         "apiVersion: digitalocean.berth.dev/v1\nkind: DigitalOceanVpc\nmetadata: {name: net}\nspec: {region: fra1}\n";
     for fault in ["civo drop-before", "civo hold-before", "civo delay=1m"] {
-        let project = Project::new();
+        let project = Folder::new();
         let _stop = Stop(&project);
         let mut args = vec!["sandbox", "--background", "--speed", "max", "--fail", fault];
         args.extend(ANY);
         project.berth(&args).ok();
         project.write("net.yaml", vpc);
         project.berth(&["apply", "-f", "net.yaml", "--yes", "--sandbox"]).ok();
-        let again = project.berth(&args).failed();
+        let again = project.berth(&args).exits(1);
         assert!(again.stderr.contains("has a sandbox running"), "{fault}: {again}");
     }
 }
 
 #[test]
 fn a_record_whose_process_is_gone_is_never_killed() {
-    let project = Project::new();
+    let project = Folder::new();
     let innocent = std::process::Command::new("sleep").arg("30").spawn().unwrap();
     let mut innocent = Serving(innocent);
     let record = format!(r#"{{"pid":{},"urls":{{"civo":"http://127.0.0.1:1"}},"speed":"1"}}"#, innocent.0.id());
@@ -118,17 +117,17 @@ fn a_record_whose_process_is_gone_is_never_killed() {
 
 #[test]
 fn what_cannot_start_says_why() {
-    let project = Project::new();
+    let project = Folder::new();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     for extra in [&[][..], &["--background"]] {
         let mut args = vec!["sandbox", "--civo", &address, "--digitalocean", "127.0.0.1:0", "--kube", "127.0.0.1:0"];
         args.extend(extra);
         let started = Instant::now();
-        let run = project.berth(&args).failed();
+        let run = project.berth(&args).exits(1);
         assert!(run.stderr.contains(&format!("cannot listen on {address}")), "{run}");
         assert!(started.elapsed() < Duration::from_secs(10));
     }
-    let rule = project.berth(&["sandbox", "--fail", "explode"]).failed();
+    let rule = project.berth(&["sandbox", "--fail", "explode"]).exits(1);
     assert!(rule.stderr.contains("`explode` is not a rule for --fail"), "{rule}");
 }

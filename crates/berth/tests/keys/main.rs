@@ -1,9 +1,10 @@
 //! `berth key`, `berth backup` and `berth restore` by the real binary, on files and on a real PostgreSQL server: keys change
 //! and states move while someone writes, and a killed command leaves nothing half done.
 
-#[path = "../../../store/tests/store/server.rs"]
-#[allow(dead_code)]
-mod server;
+#[path = "../../../store/tests/support/postgres.rs"]
+mod postgres_server;
+#[path = "../support/mod.rs"]
+mod support;
 
 use berth_engine::ResourceState;
 use berth_engine::record::{Recorder, Status};
@@ -13,27 +14,35 @@ use secrecy::{ExposeSecret, SecretString};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
+use support::folder::Folder;
+use support::ran::{self, Ran, start};
 
 const SECRET: &str = "PLANTED-in-a-state-5b1d77e0c94a";
 
 /// A folder with a database of its own.
 struct Home {
-    folder: tempfile::TempDir,
+    folder: Folder,
     db: String,
 }
 
 impl Home {
+    fn new(folder: Folder, db: String) -> Self {
+        let ring = folder.path().join("ring");
+        // The database is named by the environment, where a password belongs.
+        let folder = folder.and_env("BERTH_DB", &db).and_env("BERTH_KEY_FILE", ring);
+        Self { folder: folder.and_env("PATH", std::env::var_os("PATH").unwrap_or_default()), db }
+    }
+
     fn sqlite() -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = Folder::new();
         let db = format!("sqlite:{}", folder.path().join("server/state.db").display());
-        Self { folder, db }
+        Self::new(folder, db)
     }
 
     async fn postgres() -> Self {
-        let server = tokio::task::spawn_blocking(server::shared).await.unwrap();
-        Self { folder: tempfile::tempdir().unwrap(), db: server.database().await }
+        let server = tokio::task::spawn_blocking(postgres_server::shared).await.unwrap();
+        Self::new(Folder::new(), server.database().await)
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -44,21 +53,9 @@ impl Home {
         self.path("ring")
     }
 
-    /// The database is named by the environment, where a password belongs.
-    fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_berth"));
-        command.args(args).current_dir(self.folder.path()).env_clear().stdin(Stdio::null());
-        command.env("PATH", std::env::var_os("PATH").unwrap_or_default()).env("HOME", self.folder.path());
-        command.env("BERTH_DB", &self.db).env("BERTH_KEY_FILE", self.ring());
-        command
-    }
-
+    #[track_caller]
     fn berth(&self, args: &[&str]) -> Ran {
-        Ran::of(args, self.command(args).output().expect("berth runs"))
-    }
-
-    fn start(&self, args: &[&str]) -> Child {
-        self.command(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("berth starts")
+        shows_no_secret(self.folder.berth(args))
     }
 
     async fn open(&self) -> Store {
@@ -67,44 +64,11 @@ impl Home {
     }
 }
 
-struct Ran {
-    line: String,
-    code: Option<i32>,
-    stdout: String,
-    stderr: String,
-}
-
-impl Ran {
-    fn of(args: &[&str], output: Output) -> Self {
-        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
-        let ran = Self {
-            line: args.join(" "),
-            code: output.status.code(),
-            stdout: text(output.stdout),
-            stderr: text(output.stderr),
-        };
-        assert!(!ran.stdout.contains(SECRET) && !ran.stderr.contains(SECRET), "{}", ran.line);
-        assert!(!ran.stderr.contains(server::PASSWORD), "{}", ran.line);
-        ran
-    }
-
-    #[track_caller]
-    fn ok(self) -> Self {
-        assert_eq!(self.code, Some(0), "`{}` failed: {}", self.line, self.stderr);
-        self
-    }
-
-    /// It failed, and said so in these words.
-    #[track_caller]
-    fn fails(self, words: &str) -> Self {
-        assert_eq!(self.code, Some(1), "`{}`: {}", self.line, self.stderr);
-        assert!(self.stderr.contains(words), "`{}` said: {}", self.line, self.stderr);
-        self
-    }
-
-    fn words(&self) -> Vec<String> {
-        self.stdout.split_whitespace().map(str::to_owned).collect()
-    }
+#[track_caller]
+fn shows_no_secret(ran: Ran) -> Ran {
+    assert!(!ran.text().contains(SECRET), "{}", ran.line);
+    assert!(!ran.stderr.contains(postgres_server::PASSWORD), "{}", ran.line);
+    ran
 }
 
 fn account(name: &str) -> NewResource {
@@ -163,7 +127,7 @@ on_both! {
 }
 
 async fn a_key_is_made_used_everywhere_and_the_old_one_retired(home: Home) {
-    home.berth(&["key", "rotate"]).fails("there is no");
+    home.berth(&["key", "rotate"]).exits(1).says("there is no");
     let ring = home.ring();
     let old = home.berth(&["key", "new"]).ok().words().remove(0);
     let store = home.open().await;
@@ -172,7 +136,7 @@ async fn a_key_is_made_used_everywhere_and_the_old_one_retired(home: Home) {
 
     let listed = home.berth(&["key", "list", "-o", "json"]).ok().stdout;
     assert!(listed.contains(&old) && listed.contains("\"secrets\": 114"), "{listed}");
-    home.berth(&["key", "retire", &old, "--yes"]).fails("the only key");
+    home.berth(&["key", "retire", &old, "--yes"]).exits(1).says("the only key");
     let new = home.berth(&["key", "new"]).ok().words().remove(0);
     assert_ne!(new, old);
     assert_eq!(home.berth(&["key", "list", "-o", "name"]).ok().words(), [new.clone(), old.clone()]);
@@ -181,14 +145,14 @@ async fn a_key_is_made_used_everywhere_and_the_old_one_retired(home: Home) {
         use std::os::unix::fs::PermissionsExt;
         assert_eq!(std::fs::metadata(&ring).unwrap().permissions().mode() & 0o777, 0o600);
     }
-    home.berth(&["key", "retire", &old, "--yes"]).fails("114 secrets");
-    home.berth(&["key", "retire", &new, "--yes"]).fails("the key that seals");
-    home.berth(&["key", "retire", "other", "--yes"]).fails("no key `other`");
+    home.berth(&["key", "retire", &old, "--yes"]).exits(1).says("114 secrets");
+    home.berth(&["key", "retire", &new, "--yes"]).exits(1).says("the key that seals");
+    home.berth(&["key", "retire", "other", "--yes"]).exits(1).says("no key `other`");
     // The run goes on all the while.
     let done = home.berth(&["key", "rotate"]).ok();
     assert!(done.stderr.contains(&format!("everything is sealed with {new}")), "{}", done.stderr);
     run.save_resource(account("later")).await.unwrap();
-    home.berth(&["key", "retire", &old]).fails("not confirmed");
+    home.berth(&["key", "retire", &old]).exits(1).says("not confirmed");
     home.berth(&["key", "retire", &old, "--yes"]).ok();
     assert_eq!(home.berth(&["key", "list", "-o", "name"]).ok().words(), std::slice::from_ref(&new));
     run.finish().await;
@@ -206,15 +170,13 @@ async fn a_key_is_made_used_everywhere_and_the_old_one_retired(home: Home) {
     // The same ring by a command, which berth cannot change.
     let line = format!("cat {}", ring.display());
     let by_command = |args: &[&str]| {
-        let mut command = home.command(args);
-        command.env_remove("BERTH_KEY_FILE").env("BERTH_KEY_COMMAND", &line);
-        Ran::of(args, command.output().unwrap())
+        let mut command = home.folder.command(args);
+        shows_no_secret(ran::run(command.env_remove("BERTH_KEY_FILE").env("BERTH_KEY_COMMAND", &line)))
     };
     let rotated = by_command(&["key", "rotate"]).ok();
     assert!(rotated.stderr.contains(&standby), "{}", rotated.stderr);
-    by_command(&["key", "new"]).fails("not in a file");
-    let wrong = ["key", "rotate", "--key-command", "echo hush-not-a-key"];
-    let wrong = Ran::of(&wrong, home.command(&wrong).output().unwrap()).fails("key command");
+    by_command(&["key", "new"]).exits(1).says("not in a file");
+    let wrong = home.berth(&["key", "rotate", "--key-command", "echo hush-not-a-key"]).exits(1).says("key command");
     assert!(!wrong.stderr.contains("hush"), "{}", wrong.stderr);
 }
 
@@ -229,30 +191,25 @@ async fn a_rotation_that_is_killed_is_gone_on_with(home: Home) {
     let all: u64 = store.sealed_by().await.unwrap().values().sum();
     let mut kills = 0;
     let done = loop {
-        let mut rotation = home.start(&["key", "rotate"]);
+        let mut rotation = start(&mut home.folder.command(&["key", "rotate"]));
         // A little later each time, so that it is hit wherever it is.
         let until = Instant::now() + Duration::from_millis(60 + 40 * kills);
-        let ended = loop {
-            match rotation.try_wait().unwrap() {
-                Some(status) => break Some(status),
-                None if Instant::now() >= until => break None,
-                None => std::thread::sleep(Duration::from_millis(2)),
-            }
-        };
+        while !rotation.has_ended() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(2));
+        }
         let by_key = store.sealed_by().await.unwrap();
         let sealed = by_key.get(&new).copied().unwrap_or(0);
-        if ended.is_some() || kills == 60 {
-            break ended;
+        if rotation.has_ended() || kills == 60 {
+            break rotation.has_ended();
         }
-        rotation.kill().unwrap();
-        rotation.wait().unwrap();
+        rotation.kill();
         kills += 1;
         assert_eq!(by_key.values().sum::<u64>(), all);
         if sealed > all / 2 {
-            break None;
+            break false;
         }
     };
-    assert!(done.is_none() && kills > 0, "it was killed {kills} times");
+    assert!(!done && kills > 0, "it was killed {kills} times");
     let half = store.sealed_by().await.unwrap();
     assert!(half.len() <= 2 && half.contains_key(&new), "{half:?}");
     assert_whole(&store, ACCOUNTS).await;
@@ -274,7 +231,7 @@ async fn a_state_moves_to_the_other_database_and_back(home: Home) {
     let backup = ["backup", "--out", "one.age", "--recipient", &public];
     let made = home.berth(&backup).ok();
     assert!(made.stderr.contains("the keys are in it"), "{}", made.stderr);
-    home.berth(&backup).fails("exists");
+    home.berth(&backup).exits(1).says("exists");
     run.save_resource(account("later")).await.unwrap();
     run.finish().await;
     assert_eq!(
@@ -300,16 +257,16 @@ async fn a_state_moves_to_the_other_database_and_back(home: Home) {
     let me = ["--identity", me.to_str().unwrap()];
     let phrase = home.path("phrase.txt");
     std::fs::write(&phrase, "correct horse battery staple\n").unwrap();
-    at(&there, &one, &["--passphrase-file", phrase.to_str().unwrap()]).fails("opened with an identity");
+    at(&there, &one, &["--passphrase-file", phrase.to_str().unwrap()]).exits(1).says("opened with an identity");
     let other = home.path("other.txt");
     std::fs::write(&other, age::x25519::Identity::generate().to_string().expose_secret()).unwrap();
-    at(&there, &one, &["--identity", other.to_str().unwrap()]).fails("the identity does not open");
+    at(&there, &one, &["--identity", other.to_str().unwrap()]).exits(1).says("the identity does not open");
     let bytes = std::fs::read(&one).unwrap();
     let cut = home.path("cut.age");
     std::fs::write(&cut, &bytes[..bytes.len() - 1000]).unwrap();
-    at(&there, &cut, &me).fails("cut off");
+    at(&there, &cut, &me).exits(1).says("cut off");
     // Its keys came with it: they prove nothing about who made it.
-    at(&there, &one, &me).fails("nothing shows who made the backup");
+    at(&there, &one, &me).exits(1).says("nothing shows who made the backup");
     let moved = at(&there, &one, &[&me[..], &["--accept-unauthenticated"]].concat()).ok();
     assert!(moved.stderr.contains("secrets open") && moved.stderr.contains("the keys are in"), "{}", moved.stderr);
     let store_there = there.open().await;
@@ -323,10 +280,10 @@ async fn a_state_moves_to_the_other_database_and_back(home: Home) {
     assert!(made.stderr.contains("not in it"), "{}", made.stderr);
     let two = there.path("two.age");
     let by_phrase = ["--passphrase-file", phrase.to_str().unwrap()];
-    at(&home, &two, &by_phrase).fails("not empty");
-    at(&home, &two, &[&by_phrase[..], &["--replace"]].concat()).fails("not confirmed");
+    at(&home, &two, &by_phrase).exits(1).says("not empty");
+    at(&home, &two, &[&by_phrase[..], &["--replace"]].concat()).exits(1).says("not confirmed");
     let run = store.begin_run("a server").await.unwrap();
-    at(&home, &two, &[&by_phrase[..], &["--replace", "--yes"]].concat()).fails("in use by");
+    at(&home, &two, &[&by_phrase[..], &["--replace", "--yes"]].concat()).exits(1).says("in use by");
     run.finish().await;
     store.close().await;
     at(&home, &two, &[&by_phrase[..], &["--replace", "--yes"]].concat()).ok();

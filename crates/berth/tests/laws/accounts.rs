@@ -1,6 +1,7 @@
 //! Accounts: whose they are, which one is meant, and how much at once they allow.
 
-use crate::harness::{Cloud, Project};
+use crate::harness::Project;
+use crate::support::cloud::Cloud;
 use berth_sandbox::{Config, Speed};
 
 const ACCOUNT: &str = "apiVersion: byoc.berth.dev/v1\nkind: Account\nmetadata: {name: small}\nspec:\n  provider: civo\n  maxConcurrentTasks: 1\n  civo: {token: {fromEnv: CIVO_TOKEN}}\n";

@@ -1,7 +1,9 @@
 //! A resource belongs to the account it was made in: with another token or another address nothing is read, nothing is made,
 //! and both accounts are named. Much gone at once is a question.
 
-use crate::harness::{Cloud, Project, Ran, wait_for};
+use crate::harness::Project;
+use crate::support::cloud::{Cloud, wait_for};
+use crate::support::ran::{self, Ran};
 use berth_sandbox::{Config, Speed};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -122,7 +124,7 @@ fn another_token_is_refused_and_moving_is_a_command_of_its_own() {
     let run = |token: &str, args: &[&str]| {
         let mut command: Command = project.command(&anns, args);
         command.env("CIVO_API_URL", &front.url).env("CIVO_TOKEN", token);
-        project.start_command(command, args).finish()
+        ran::run(&mut command)
     };
     assert_eq!(run("anns-token", &["apply", "-f", "all.yaml", "--yes"]).code, Some(0));
     refused(&run("bens-token", &["plan", "-f", "all.yaml"]), &ann, &ben);

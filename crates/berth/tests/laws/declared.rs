@@ -1,6 +1,6 @@
 //! What manifests ask for, read from the manifests alone: the other half of every comparison with a cloud.
 
-use crate::harness::Cloud;
+use crate::support::cloud::Cloud;
 use berth_model::{Manifest, parse};
 use serde_json::Value;
 use std::path::Path;

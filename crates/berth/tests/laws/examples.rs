@@ -2,8 +2,9 @@
 //! new one is tested by being there.
 
 use crate::declared::{outline, read};
-use crate::harness::{Cloud, Project, all};
+use crate::harness::{Project, all};
 use crate::outside::changes;
+use crate::support::cloud::Cloud;
 use berth_model::Manifest;
 use std::path::{Path, PathBuf};
 
@@ -75,7 +76,7 @@ fn every_example_lives_its_whole_life() {
         let Example { project, cloud, path, manifests } = &example;
         let applied = project.berth(cloud, &["apply", "-f", path, "--yes"]).ok();
         let ready = format!("{} resources Ready", manifests.len());
-        applied.says(&[&ready]);
+        applied.says(&ready);
         let states = project.berth(cloud, &["get", "-o", "json"]).ok().json();
         for resource in states.as_array().expect("a list") {
             assert_eq!(resource["status"]["state"], "Ready", "{states:#}");
@@ -83,7 +84,7 @@ fn every_example_lives_its_whole_life() {
         assert_eq!(states.as_array().map(Vec::len), Some(manifests.len()), "{states:#}");
         example.settled("after apply");
         project.berth(cloud, &["drift"]).ok();
-        project.berth(cloud, &["apply", "-f", path, "--yes"]).ok().says(&["nothing to do"]);
+        project.berth(cloud, &["apply", "-f", path, "--yes"]).ok().says("nothing to do");
 
         for change in changes(manifests) {
             let what = &change.what;

@@ -2,7 +2,9 @@
 //! becomes what is declared.
 
 use crate::examples::{Example, examples, name};
-use crate::harness::{Cloud, many, until, whole};
+use crate::harness::{many, whole};
+use crate::support::cloud::Cloud;
+use crate::support::until;
 use berth_sandbox::{Config, Speed};
 use std::sync::atomic::{AtomicU64, Ordering};
 

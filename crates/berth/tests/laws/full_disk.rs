@@ -1,8 +1,10 @@
 //! When the state can no longer be written, the command says what it had made, and the next run takes it up.
 
 use crate::declared::manifests;
-use crate::harness::{Cloud, Project, all};
+use crate::harness::{Project, all};
 use crate::kill_cases::net;
+use crate::support::cloud::Cloud;
+use crate::support::ran::run;
 use std::process::Command;
 
 /// Sizes that the state's files may have, in blocks of 512 bytes: from too little for anything to enough for everything.
@@ -29,9 +31,7 @@ fn on_a_full_disk_what_was_made_is_told() {
         limited.args(["-c", "trap '' XFSZ; ulimit -f \"$0\"; exec \"$@\"", &blocks.to_string()]);
         limited.arg(plain.get_program()).args(plain.get_args()).current_dir(project.work()).env_clear();
         limited.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        limited.stdin(std::process::Stdio::null());
-        limited.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
-        let ran = project.start_command(limited, &args).finish();
+        let ran = run(limited.stdin(std::process::Stdio::null()));
         let made = cloud.objects("civo.network");
         if ran.code != Some(0) {
             assert_eq!(ran.code, Some(1), "{ran}");

@@ -1,6 +1,6 @@
 //! What Berth put into the clusters themselves.
 
-use crate::harness::{Cloud, wait_for};
+use crate::support::cloud::{Cloud, wait_for};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;

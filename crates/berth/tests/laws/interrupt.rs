@@ -1,8 +1,11 @@
 //! Every long operation can be interrupted and gone on with; whoever comes second is told who was first.
 
 use crate::declared::manifests;
-use crate::harness::{Cloud, Project, Running, until};
+use crate::harness::Project;
 use crate::kill_cases::{CIVO, civo_pool, net};
+use crate::support::cloud::Cloud;
+use crate::support::ran::Running;
+use crate::support::until;
 use berth_sandbox::{Config, Speed};
 use rustix::process::Signal;
 use std::time::{Duration, Instant};
@@ -33,7 +36,7 @@ fn interrupted_by(signal: Signal) {
     std::thread::sleep(Duration::from_millis(50));
     let asked = Instant::now();
     running.signal(signal);
-    let ran = running.finish().ends_with(1).says(&[
+    let ran = running.finish().exits(1).says_all(&[
         "stopping after the call in flight",
         "interrupted:",
         "CivoKubernetesCluster/shop",
@@ -44,7 +47,7 @@ fn interrupted_by(signal: Signal) {
     let states = project.berth(&cloud, &["get", "-o", "json"]).ok().json();
     let state = |kind: &str| states.as_array().into_iter().flatten().find(|r| r["kind"] == kind).cloned();
     assert_eq!(state("CivoVpc").expect("the network")["status"]["state"], "Ready", "{states:#}");
-    project.berth(&cloud, &["history", "--open"]).ok().says(&["nothing is open"]);
+    project.berth(&cloud, &["history", "--open"]).ok().says("nothing is open");
     project.berth(&cloud, &["apply", "-f", "shop.yaml", "--yes"]).ok();
     cloud.holds(&manifests(&shop()));
     project.berth(&cloud, &["plan", "-f", "shop.yaml", "--detailed-exitcode"]).ok();
@@ -75,7 +78,7 @@ fn a_delete_is_interrupted_and_gone_on_with_too() {
     let running = project.start(&cloud, &args);
     until("the cluster to be going", || cloud.objects("civo.cluster").iter().any(|c| c["status"] == "DELETING"));
     running.signal(Signal::INT);
-    running.finish().ends_with(1).says(&["interrupted:", "Run the same command to go on."]);
+    running.finish().exits(1).says_all(&["interrupted:", "Run the same command to go on."]);
     project.berth(&cloud, &args).ok();
     cloud.is_empty();
 }
@@ -85,8 +88,8 @@ fn two_at_once_are_told_of_each_other() {
     let (project, cloud) = (Project::with(&[("shop.yaml", &shop())]), slow());
     let first = building(&project, &cloud);
     let pid = first.pid().to_string();
-    let second = project.berth(&cloud, &["apply", "-f", "shop.yaml", "--yes"]).ends_with(1);
-    second.says(&[&format!("process {pid}"), "apply"]);
+    let second = project.berth(&cloud, &["apply", "-f", "shop.yaml", "--yes"]).exits(1);
+    second.says_all(&[&format!("process {pid}"), "apply"]);
     // Looking is always allowed.
     project.berth(&cloud, &["get"]).ok();
     first.finish().ok();
@@ -99,7 +102,7 @@ fn what_nobody_waits_for_is_waited_for_later() {
     project.write("cluster.yaml", &[net("net-a", "fra1", ""), CIVO.text()].join("---\n"));
     let begun = project.berth(&cloud, &["apply", "-f", "cluster.yaml", "--yes", "--no-wait"]).ok();
     assert_ne!(cloud.objects("civo.cluster")[0]["status"], "ACTIVE", "it waited\n{begun}");
-    begun.says(&["begun", "berth wait"]);
+    begun.says_all(&["begun", "berth wait"]);
     let states = project.berth(&cloud, &["get", "CivoKubernetesCluster", "-o", "json"]).ok().json();
     assert_ne!(states[0]["status"]["state"], "Ready", "{states:#}");
     project.berth(&cloud, &["wait", "--all"]).ok();
@@ -115,9 +118,9 @@ fn what_nobody_waits_for_is_waited_for_later() {
 fn a_timed_out_create_is_adopted_by_the_next_apply() {
     let (project, cloud) = (Project::with(&[("shop.yaml", &shop())]), Cloud::instant());
     cloud.faults(&["POST /v2/kubernetes/clusters stuck"]);
-    let ran = project.berth(&cloud, &["apply", "-f", "shop.yaml", "--yes", "--timeout", "1s"]).ends_with(1);
+    let ran = project.berth(&cloud, &["apply", "-f", "shop.yaml", "--yes", "--timeout", "1s"]).exits(1);
     let id = cloud.id("civo.cluster", "shop-k8s");
-    ran.says(&[
+    ran.says_all(&[
         "CivoKubernetesCluster/shop",
         "still building",
         &id,
@@ -127,7 +130,7 @@ fn a_timed_out_create_is_adopted_by_the_next_apply() {
     ]);
     assert_eq!(cloud.objects("civo.cluster").len(), 1);
     // It is the same cluster that is waited for again.
-    project.berth(&cloud, &["apply", "-f", "shop.yaml", "--yes", "--timeout", "1s"]).ends_with(1).says(&[&id]);
+    project.berth(&cloud, &["apply", "-f", "shop.yaml", "--yes", "--timeout", "1s"]).exits(1).says(&id);
     assert_eq!(cloud.objects("civo.cluster").len(), 1);
     cloud.faults(&[]);
     // A cluster that is stuck stays stuck: its owner takes it away, and the next apply makes another.
@@ -140,7 +143,7 @@ fn a_timed_out_create_is_adopted_by_the_next_apply() {
 #[test]
 fn a_slow_create_that_timed_out_is_adopted() {
     let (project, cloud) = (Project::with(&[("shop.yaml", &shop())]), slow());
-    project.berth(&cloud, &["apply", "-f", "shop.yaml", "--yes", "--timeout", "1s"]).ends_with(1).says(&["still"]);
+    project.berth(&cloud, &["apply", "-f", "shop.yaml", "--yes", "--timeout", "1s"]).exits(1).says("still");
     let id = cloud.id("civo.cluster", "shop-k8s");
     project.berth(&cloud, &["apply", "-f", "shop.yaml", "--yes"]).ok();
     assert_eq!(cloud.id("civo.cluster", "shop-k8s"), id, "it is another one");

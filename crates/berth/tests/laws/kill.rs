@@ -1,8 +1,11 @@
 //! After SIGKILL at any instant, the next run makes the cloud what is declared: no orphan, no duplicate, no manual step.
 
 use crate::declared::{manifests, outline};
-use crate::harness::{Cloud, LONGEST, Prepared, Project, Ran, all, many, until};
+use crate::harness::{Prepared, Project, all, many};
 use crate::kill_cases::{Case, civo, digitalocean};
+use crate::support::cloud::Cloud;
+use crate::support::ran::Ran;
+use crate::support::{LONGEST, until};
 use berth_sandbox::Speed;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};

@@ -2,9 +2,11 @@
 //! what was made twice in spite of all is told, and goes with its resource.
 
 use crate::declared::manifests;
-use crate::harness::{Cloud, LONGEST, Project, many, until, whole};
+use crate::harness::{Project, many, whole};
 use crate::kill::{Ready, prepare};
 use crate::kill_cases::{CIVO, DIGITALOCEAN, civo, digitalocean, net, vpc};
+use crate::support::cloud::Cloud;
+use crate::support::{LONGEST, until};
 use berth_sandbox::{Config, Speed};
 use serde_json::json;
 use std::time::Instant;
@@ -96,13 +98,13 @@ fn what_was_made_twice_is_told_and_goes_with_its_resource() {
     assert_eq!(clusters.len(), 2, "{applied}\n{}", cloud.told());
     let stray = clusters[1]["id"].as_str().expect("an id").to_owned();
     let remove = format!("doctl kubernetes cluster delete {stray}");
-    project.berth(&cloud, &["plan", "-f", "blog.yaml"]).ok().says(&["made twice", &stray, &remove]);
-    project.berth(&cloud, &["apply", "-f", "blog.yaml", "--yes"]).ok().says(&["made twice", &stray, &remove]);
-    let drift = project.berth(&cloud, &["drift", "-o", "json"]).ends_with(2);
+    project.berth(&cloud, &["plan", "-f", "blog.yaml"]).ok().says_all(&["made twice", &stray, &remove]);
+    project.berth(&cloud, &["apply", "-f", "blog.yaml", "--yes"]).ok().says_all(&["made twice", &stray, &remove]);
+    let drift = project.berth(&cloud, &["drift", "-o", "json"]).exits(2);
     assert_eq!(drift.json()["drifted"][0]["findings"][0]["stray"], json!(stray), "{drift}");
-    project.berth(&cloud, &["drift"]).ends_with(2).says(&["made twice", &stray, &remove]);
+    project.berth(&cloud, &["drift"]).exits(2).says_all(&["made twice", &stray, &remove]);
     let deleted = project.berth(&cloud, &["delete", "-f", "blog.yaml", "--yes", "--allow-delete"]).ok();
-    deleted.says(&[&stray, "it is deleted too"]);
+    deleted.says_all(&[&stray, "it is deleted too"]);
     cloud.is_empty();
 }
 

@@ -1,6 +1,6 @@
 //! What a cloud holds, in a form that two runs can be compared by: names for ids, no times, no tokens.
 
-use crate::harness::Cloud;
+use crate::support::cloud::Cloud;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 

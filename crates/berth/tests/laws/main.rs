@@ -18,5 +18,6 @@ mod names;
 mod other_tools;
 mod outside;
 mod refusals;
-mod search;
 mod secrets;
+#[path = "../support/mod.rs"]
+mod support;

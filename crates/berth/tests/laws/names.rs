@@ -1,6 +1,7 @@
 //! The resource's name is Berth's, the object's name is the cloud's.
 
-use crate::harness::{Cloud, Project};
+use crate::harness::Project;
+use crate::support::cloud::Cloud;
 use berth_sandbox::civo::NAME as CIVO_NAME;
 use berth_sandbox::digitalocean::NAME as DIGITALOCEAN_NAME;
 use serde_json::json;
@@ -34,11 +35,11 @@ fn whatever_a_cloud_allows_as_a_name_is_imported() {
     project
         .berth(&cloud, &["import", "--all", "--provider", "civo"])
         .ok()
-        .says(&["CivoVpc/my-network imported", "CivoVpc/my-network-2"]);
+        .says_all(&["CivoVpc/my-network imported", "CivoVpc/my-network-2"]);
     project
         .berth(&cloud, &["import", "--all", "--provider", "digitalocean"])
         .ok()
-        .says(&["DigitalOceanVpc/upper-case imported"]);
+        .says("DigitalOceanVpc/upper-case imported");
     project.berth(&cloud, &["plan", "-f", "imported", "--detailed-exitcode"]).ok();
     project.berth(&cloud, &["drift"]).ok();
     assert_eq!(cloud.shape(), before, "import changed the cloud");
@@ -59,7 +60,7 @@ fn a_pool_keeps_its_name() {
     let body = json!({"id": "Workers.Main_1", "count": 1, "size": "g4s.kube.small", "region": "FRA1"});
     cloud.call(CIVO_NAME, "POST", &format!("/v2/kubernetes/clusters/{cluster}/pools"), Some(body));
     let object = format!("{cluster}/Workers.Main_1");
-    project.berth(&cloud, &["import", "CivoKubernetesNodePool/workers", &object]).ok().says(&["the plan is empty"]);
+    project.berth(&cloud, &["import", "CivoKubernetesNodePool/workers", &object]).ok().says("the plan is empty");
 }
 
 /// A resource that was named for another tool is adopted under that name, as the refusal says.
@@ -71,8 +72,8 @@ fn a_name_of_another_tool_is_adopted() {
     let body = json!({"label": "Depot Net", "region": "FRA1"});
     let id = text(&cloud.call(CIVO_NAME, "POST", "/v2/networks", Some(body))["id"]);
     let advised = format!("berth import CivoVpc/Depot.Net {id}");
-    project.berth(&cloud, &["apply", "-f", "net.yaml", "--yes"]).ends_with(1).says(&[&advised]);
-    project.berth(&cloud, &["import", "CivoVpc/Depot.Net", &id]).ok().says(&["the plan is empty"]);
+    project.berth(&cloud, &["apply", "-f", "net.yaml", "--yes"]).exits(1).says(&advised);
+    project.berth(&cloud, &["import", "CivoVpc/Depot.Net", &id]).ok().says("the plan is empty");
     for file in ["net.yaml", "civovpc-Depot.Net.yaml"] {
         project.berth(&cloud, &["plan", "-f", file, "--detailed-exitcode"]).ok();
     }
@@ -91,12 +92,12 @@ fn what_cannot_be_imported_is_listed() {
     let before = cloud.shape();
     let told = "not imported: CivoVpc";
     let reason = "spec.networkName: network name has characters that cannot be seen";
-    let first = project.berth(&cloud, &["import", "--all", "--provider", "civo"]).ends_with(1);
-    first.says(&[told, &hidden, reason, "CivoVpc/plain imported", "CivoFirewall/edge imported"]);
+    let first = project.berth(&cloud, &["import", "--all", "--provider", "civo"]).exits(1);
+    first.says_all(&[told, &hidden, reason, "CivoVpc/plain imported", "CivoFirewall/edge imported"]);
     project.berth(&cloud, &["plan", "-f", "imported", "--detailed-exitcode"]).ok();
-    let again = project.berth(&cloud, &["import", "--all", "--provider", "civo", "--out", "again"]).ends_with(1);
-    again.says(&["nothing to import", told]);
-    let alone = project.berth(&cloud, &["import", "CivoVpc/hidden", &hidden]).ends_with(1);
-    alone.says(&["cannot be described as a manifest"]);
+    let again = project.berth(&cloud, &["import", "--all", "--provider", "civo", "--out", "again"]).exits(1);
+    again.says_all(&["nothing to import", told]);
+    let alone = project.berth(&cloud, &["import", "CivoVpc/hidden", &hidden]).exits(1);
+    alone.says("cannot be described as a manifest");
     assert_eq!(cloud.shape(), before, "import changed the cloud");
 }

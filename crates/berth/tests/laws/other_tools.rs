@@ -1,6 +1,7 @@
 //! Manifests written for other tools are applied as they are, and mean what they mean there.
 
-use crate::harness::{Cloud, Project, all};
+use crate::harness::{Project, all};
+use crate::support::cloud::Cloud;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -116,8 +117,8 @@ fn what_only_the_cloud_refuses_is_told_by_the_plan() {
     ] {
         project.write("one.yaml", &format!("{}{spec}\n", head(kind, name)));
         let checked = project.berth(&cloud, &["validate", "-f", "one.yaml"]).ok();
-        checked.says(&["warning", told, "no plan is made with it", "1 manifest in 1 file is valid"]);
-        project.berth(&cloud, &["plan", "-f", "one.yaml"]).ends_with(1).says(&["error", told]);
+        checked.says_all(&["warning", told, "no plan is made with it", "1 manifest in 1 file is valid"]);
+        project.berth(&cloud, &["plan", "-f", "one.yaml"]).exits(1).says_all(&["error", told]);
     }
     for (kind, name, spec, told) in [
         ("CivoKubernetesNodePool", "p", format!("{pool}}}"), "needs `maxNodes` of at least 1"),
@@ -131,7 +132,7 @@ fn what_only_the_cloud_refuses_is_told_by_the_plan() {
     ] {
         project.write("one.yaml", &format!("{}{spec}\n", head(kind, name)));
         project.berth(&cloud, &["validate", "-f", "one.yaml"]).ok();
-        project.berth(&cloud, &["plan", "-f", "one.yaml"]).ends_with(1).says(&[told]);
+        project.berth(&cloud, &["plan", "-f", "one.yaml"]).exits(1).says_all(&[told]);
     }
     assert_eq!(cloud.mutating(), made, "nothing is made");
 }
@@ -161,7 +162,7 @@ fn what_was_left_to_the_cloud_is_not_changed_later() {
 
     let made = cloud.mutating();
     project.write("spaced.yaml", &minor.replace("depot", "crane").replace("crane-k8s", "Crane K8s"));
-    let refused = project.berth(&cloud, &["apply", "-f", "spaced.yaml", "--yes"]).ends_with(1);
-    refused.says(&["Civo does not take `Crane K8s` as the name of a cluster", "spec.clusterName"]);
+    let refused = project.berth(&cloud, &["apply", "-f", "spaced.yaml", "--yes"]).exits(1);
+    refused.says_all(&["Civo does not take `Crane K8s` as the name of a cluster", "spec.clusterName"]);
     assert_eq!(cloud.mutating(), made, "nothing is made before a name is known to be good");
 }

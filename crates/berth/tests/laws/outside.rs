@@ -1,6 +1,6 @@
 //! What others do to a cloud behind Berth's back, by the cloud's own API.
 
-use crate::harness::Cloud;
+use crate::support::cloud::Cloud;
 use berth_model::{Manifest, ResourceId};
 use serde_json::{Value, json};
 

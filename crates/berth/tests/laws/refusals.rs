@@ -2,8 +2,9 @@
 //! references in the way, quotas.
 
 use crate::declared::manifests;
-use crate::harness::{Cloud, Project};
+use crate::harness::Project;
 use crate::kill_cases::{CIVO, Civo, DIGITALOCEAN, civo_pool, net};
+use crate::support::cloud::Cloud;
 use berth_sandbox::{Config, Quota, Speed};
 use serde_json::json;
 
@@ -44,14 +45,14 @@ fn a_taken_name_says_how_to_import_and_that_works() {
     made_outside(&cloud);
     let before = cloud.shape();
     // One after the other: what is in the way of a plan is said, and what is said works.
-    let refused = project.berth(&cloud, &["apply", "-f", "shop.yaml", "--yes"]).ends_with(1);
-    let refused = refused.says(&["already has a network named `net-a`", "not managed by Berth", "to make another"]);
+    let refused = project.berth(&cloud, &["apply", "-f", "shop.yaml", "--yes"]).exits(1);
+    let refused = refused.says_all(&["already has a network named `net-a`", "not managed by Berth", "to make another"]);
     let words = advised(&refused.stderr, "berth import CivoVpc/net");
-    project.berth(&cloud, &words.iter().map(String::as_str).collect::<Vec<_>>()).ok().says(&["the plan is empty"]);
-    let refused = project.berth(&cloud, &["apply", "-f", "shop.yaml", "--yes"]).ends_with(1);
-    let refused = refused.says(&["already has a cluster named `shop-k8s`", "in fra1"]);
+    project.berth(&cloud, &words.iter().map(String::as_str).collect::<Vec<_>>()).ok().says("the plan is empty");
+    let refused = project.berth(&cloud, &["apply", "-f", "shop.yaml", "--yes"]).exits(1);
+    let refused = refused.says_all(&["already has a cluster named `shop-k8s`", "in fra1"]);
     let words = advised(&refused.stderr, "berth import CivoKubernetesCluster/shop");
-    project.berth(&cloud, &words.iter().map(String::as_str).collect::<Vec<_>>()).ok().says(&["the plan is empty"]);
+    project.berth(&cloud, &words.iter().map(String::as_str).collect::<Vec<_>>()).ok().says("the plan is empty");
     assert_eq!(cloud.shape(), before, "import changed the cloud");
     project.berth(&cloud, &["plan", "-f", "shop.yaml", "--detailed-exitcode"]).ok();
     for file in ["civovpc-net.yaml", "civokubernetescluster-shop.yaml"] {
@@ -75,10 +76,7 @@ fn a_whole_account_is_imported() {
     project.berth(&cloud, &["plan", "-f", "imported", "--detailed-exitcode"]).ok();
     project.berth(&cloud, &["drift"]).ok();
     assert_eq!(cloud.shape(), before, "import changed the cloud");
-    project
-        .berth(&cloud, &["import", "--all", "--provider", "civo", "--out", "again"])
-        .ok()
-        .says(&["nothing to import"]);
+    project.berth(&cloud, &["import", "--all", "--provider", "civo", "--out", "again"]).ok().says("nothing to import");
 
     let vpc = cloud.call(
         berth_sandbox::digitalocean::NAME,
@@ -105,7 +103,7 @@ fn a_saved_plan_is_carried_out_or_refused() {
     let path = format!("/v2/kubernetes/clusters/{id}?region=FRA1");
     cloud.call(berth_sandbox::civo::NAME, "PUT", &path, Some(json!({"tags": "outside"})));
     let before = cloud.shape();
-    project.berth(&cloud, &["apply", "moved.plan"]).ends_with(1).says(&[
+    project.berth(&cloud, &["apply", "moved.plan"]).exits(1).says_all(&[
         "the world moved since this plan was made",
         "CivoKubernetesCluster/shop differs",
         "nothing was changed",
@@ -117,7 +115,7 @@ fn a_saved_plan_is_carried_out_or_refused() {
     cloud.holds(&manifests(&std::fs::read_to_string(project.work().join("shop.yaml")).expect("a manifest")));
     project.berth(&cloud, &["plan", "-f", "shop.yaml", "--detailed-exitcode"]).ok();
     // Carried out once, it promises nothing more.
-    project.berth(&cloud, &["apply", "good.plan"]).ends_with(1).says(&["the world moved"]);
+    project.berth(&cloud, &["apply", "good.plan"]).exits(1).says("the world moved");
 }
 
 #[test]
@@ -130,13 +128,13 @@ fn versions_go_up_only_and_only_to_what_is_offered() {
     {
         project.write("shop.yaml", &with(version));
         for command in ["plan", "apply"] {
-            project.berth(&cloud, &[command, "-f", "shop.yaml"]).ends_with(1).says(texts);
+            project.berth(&cloud, &[command, "-f", "shop.yaml"]).exits(1).says_all(texts);
         }
     }
     let vpc = "apiVersion: digitalocean.berth.dev/v1\nkind: DigitalOceanVpc\nmetadata: {name: do-net}\nspec: {region: fra1}\n";
     let blog = crate::kill_cases::DigitalOcean { version: "1.33.2-do.0", ..DIGITALOCEAN }.text();
     project.write("blog.yaml", &[vpc.to_owned(), blog].join("---\n"));
-    project.berth(&cloud, &["apply", "-f", "blog.yaml", "--yes"]).ends_with(1).says(&["1.33.2-do.0", "1.33.1-do."]);
+    project.berth(&cloud, &["apply", "-f", "blog.yaml", "--yes"]).exits(1).says_all(&["1.33.2-do.0", "1.33.1-do."]);
     assert_eq!(cloud.shape(), before, "something was changed");
 }
 
@@ -146,13 +144,13 @@ fn what_is_protected_stays() {
     let (project, cloud) = applied(&protected);
     let before = cloud.shape();
     let delete = ["delete", "CivoKubernetesCluster/shop", "--yes", "--allow-delete"];
-    project.berth(&cloud, &delete).ends_with(1).says(&["CivoKubernetesCluster/shop is protected", "berth.dev/protect"]);
+    project.berth(&cloud, &delete).exits(1).says_all(&["CivoKubernetesCluster/shop is protected", "berth.dev/protect"]);
     project.write("shop.yaml", &format!("{protected}  cni: cilium\n"));
     let replace = ["apply", "-f", "shop.yaml", "--yes", "--allow-replace"];
-    project.berth(&cloud, &replace).ends_with(1).says(&["is protected"]);
+    project.berth(&cloud, &replace).exits(1).says("is protected");
     // Taking the protection off and replacing in one go is no way around it.
     project.write("shop.yaml", &format!("{}  cni: cilium\n", shop()));
-    project.berth(&cloud, &replace).ends_with(1).says(&["is protected"]);
+    project.berth(&cloud, &replace).exits(1).says("is protected");
     assert_eq!(cloud.shape(), before);
     project.write("shop.yaml", &shop());
     project.berth(&cloud, &["apply", "-f", "shop.yaml", "--yes"]).ok();
@@ -165,9 +163,9 @@ fn nothing_is_replaced_or_lost_by_yes_alone() {
     let (project, cloud) = applied(&shop());
     let before = cloud.shape();
     project.write("shop.yaml", &format!("{}  cni: cilium\n", shop()));
-    project.berth(&cloud, &["apply", "-f", "shop.yaml", "--yes"]).ends_with(1).says(&["cni", "--allow-replace"]);
-    project.berth(&cloud, &["apply", "-f", "shop.yaml"]).ends_with(1);
-    project.berth(&cloud, &["delete", "CivoKubernetesCluster/shop", "--yes"]).ends_with(1).says(&["would be deleted"]);
+    project.berth(&cloud, &["apply", "-f", "shop.yaml", "--yes"]).exits(1).says_all(&["cni", "--allow-replace"]);
+    project.berth(&cloud, &["apply", "-f", "shop.yaml"]).exits(1);
+    project.berth(&cloud, &["delete", "CivoKubernetesCluster/shop", "--yes"]).exits(1).says("would be deleted");
     assert_eq!(cloud.shape(), before);
 }
 
@@ -177,12 +175,12 @@ fn what_others_refer_to_is_not_deleted_under_them() {
     let (project, cloud) = applied(&all);
     let before = cloud.shape();
     let delete = ["delete", "CivoVpc/net", "--yes", "--allow-delete"];
-    project.berth(&cloud, &delete).ends_with(1).says(&["CivoKubernetesCluster/shop refers to it", "--cascade"]);
+    project.berth(&cloud, &delete).exits(1).says_all(&["CivoKubernetesCluster/shop refers to it", "--cascade"]);
     assert_eq!(cloud.shape(), before);
     let cascade = ["delete", "CivoVpc/net", "--yes", "--allow-delete", "--cascade"];
     project.berth(&cloud, &cascade).ok();
     cloud.is_empty();
-    project.berth(&cloud, &["delete", "CivoVpc/never-was", "--yes"]).ends_with(1).says(&["is not applied"]);
+    project.berth(&cloud, &["delete", "CivoVpc/never-was", "--yes"]).exits(1).says("is not applied");
 }
 
 #[test]
@@ -190,14 +188,14 @@ fn quotas_and_full_regions_are_said_in_words() {
     let quota = Quota { clusters: 0, ..Quota::default() };
     let cloud = Cloud::start(Config { speed: Speed::Instant, quota, ..Config::default() });
     let project = Project::with(&[("shop.yaml", &shop())]);
-    let refused = project.berth(&cloud, &["apply", "-f", "shop.yaml", "--yes"]).ends_with(1);
-    refused.says(&["CivoKubernetesCluster/shop", "quota", "= help:"]);
+    let refused = project.berth(&cloud, &["apply", "-f", "shop.yaml", "--yes"]).exits(1);
+    refused.says_all(&["CivoKubernetesCluster/shop", "quota", "= help:"]);
     cloud.faults(&["no-capacity=fra1"]);
     let cloud = Cloud::instant();
     cloud.faults(&["no-capacity=fra1"]);
     let project = Project::with(&[("shop.yaml", &shop())]);
-    let refused = project.berth(&cloud, &["apply", "-f", "shop.yaml", "--yes"]).ends_with(1);
-    refused.says(&["CivoKubernetesCluster/shop", "capacity", "= help:"]);
+    let refused = project.berth(&cloud, &["apply", "-f", "shop.yaml", "--yes"]).exits(1);
+    refused.says_all(&["CivoKubernetesCluster/shop", "capacity", "= help:"]);
     cloud.faults(&[]);
     project.berth(&cloud, &["apply", "-f", "shop.yaml", "--yes"]).ok();
     cloud.holds(&manifests(&shop()));

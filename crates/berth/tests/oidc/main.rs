@@ -3,14 +3,17 @@
 
 mod browser;
 mod programs;
+#[path = "../support/mod.rs"]
+mod support;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use browser::Browser;
-use programs::{Keycloak, Server, User};
+use programs::{Keycloak, Server, begin};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::time::{Duration, Instant};
+use support::folder::Folder;
 
 /// How long an ID token of the realm holds, and how far clocks may be apart.
 const EXPIRED_AFTER: Duration = Duration::from_secs(5 + 30 + 2);
@@ -32,8 +35,8 @@ async fn people_log_in_by_keycloak() {
 
 /// Authorization code with PKCE, state and nonce.
 async fn with_a_browser(server: &Server) {
-    let alice = User::new();
-    let mut login = alice.begin(&["login", &server.url, "--ca", &server.ca, "--no-browser", "--name", "work"]);
+    let alice = Folder::of_user();
+    let mut login = begin(&alice, &["login", &server.url, "--ca", &server.ca, "--no-browser", "--name", "work"]);
     let page = login.line_with("/protocol/openid-connect/auth?").await;
     assert!(page.contains("code_challenge_method=S256") && page.contains("nonce="), "{page}");
     let mut browser = Browser::new();
@@ -48,76 +51,74 @@ async fn with_a_browser(server: &Server) {
     let said = login.end(0).await;
     assert!(said.contains("as oidc:alice@example.com, admin"), "{said}");
 
-    let me = alice.json(&["whoami", "-o", "json"]);
+    let me = alice.berth(&["whoami", "-o", "json"]).ok().json();
     assert_eq!((&me["name"], &me["role"], &me["org"]), (&json!("oidc:alice@example.com"), &json!("admin"), &json!("")));
     let until: jiff::Timestamp = me["expiresAt"].as_str().unwrap().parse().unwrap();
     let holds = until.duration_since(jiff::Timestamp::now());
     assert!(holds.as_hours() == 11 || holds.as_hours() == 12, "{holds:?}");
-    let listed = alice.json(&["context", "list", "-o", "json"]);
+    let listed = alice.berth(&["context", "list", "-o", "json"]).ok().json();
     assert_eq!((&listed[0]["name"], &listed[0]["current"]), (&json!("work"), &json!(true)));
-    let config = std::fs::read_to_string(&alice.config).unwrap();
+    let config = std::fs::read_to_string(alice.config()).unwrap();
     assert!(config.contains("token: berth_") && !config.contains("eyJ"), "only Berth's own token is kept");
     assert!(!listed.to_string().contains("berth_"));
 
     // A token for a machine, used and revoked.
-    let made =
-        alice.json(&["token", "create", "ci", "--role", "viewer", "--org", "shop", "--expires", "1h", "-o", "json"]);
-    let file = alice.folder.path().join("ci.token");
+    let made = alice
+        .berth(&["token", "create", "ci", "--role", "viewer", "--org", "shop", "--expires", "1h", "-o", "json"])
+        .ok()
+        .json();
+    let file = alice.path().join("ci.token");
     std::fs::write(&file, made["secret"].as_str().unwrap()).unwrap();
-    let ci = User::new();
-    ci.done(&["login", &server.url, "--ca", &server.ca, "--token-file", file.to_str().unwrap()]);
-    assert_eq!(ci.json(&["whoami", "-o", "json"])["org"], "shop");
-    assert!(ci.fails(&["token", "list"]).contains("needs the role admin"));
-    alice.done(&["token", "revoke", "ci"]);
+    let ci = Folder::of_user();
+    ci.berth(&["login", &server.url, "--ca", &server.ca, "--token-file", file.to_str().unwrap()]).ok();
+    assert_eq!(ci.berth(&["whoami", "-o", "json"]).ok().json()["org"], "shop");
+    ci.berth(&["token", "list"]).exits(1).says("needs the role admin");
+    alice.berth(&["token", "revoke", "ci"]).ok();
     tokio::time::sleep(Duration::from_millis(1100)).await;
-    let said = ci.fails(&["whoami"]);
-    assert!(said.contains("not valid") && said.contains("berth login"), "{said}");
+    ci.berth(&["whoami"]).exits(1).says("not valid").says("berth login");
 
-    alice.done(&["logout"]);
-    let said = alice.fails(&["whoami"]);
-    assert!(said.contains("this needs a token") && said.contains("berth login"), "{said}");
+    alice.berth(&["logout"]).ok();
+    alice.berth(&["whoami"]).exits(1).says("this needs a token").says("berth login");
 }
 
 /// A code entered elsewhere.
 async fn with_a_device(server: &Server) {
-    let bob = User::new();
-    let mut login = bob.begin(&["login", &server.url, "--ca", &server.ca, "--device"]);
+    let bob = Folder::of_user();
+    let mut login = begin(&bob, &["login", &server.url, "--ca", &server.ca, "--device"]);
     let page = login.line_with("user_code=").await;
     let mut browser = Browser::new();
     browser.approve_device(&page, "bob", "bob-password").await;
     let said = login.end(0).await;
     // His address was never checked: it is not his name.
     assert!(said.contains("as oidc:bob#") && said.contains(", operator in org shop"), "{said}");
-    let me = bob.json(&["whoami", "-o", "json"]);
+    let me = bob.berth(&["whoami", "-o", "json"]).ok().json();
     assert_eq!((&me["role"], &me["org"]), (&json!("operator"), &json!("shop")));
-    assert!(bob.fails(&["audit", "list"]).contains("needs the role admin"));
+    bob.berth(&["audit", "list"]).exits(1).says("needs the role admin");
 }
 
 async fn without_a_group(server: &Server) {
-    let carol = User::new();
-    let mut login = carol.begin(&["login", &server.url, "--ca", &server.ca, "--no-browser"]);
+    let carol = Folder::of_user();
+    let mut login = begin(&carol, &["login", &server.url, "--ca", &server.ca, "--no-browser"]);
     let page = login.line_with("/protocol/openid-connect/auth?").await;
     let mut browser = Browser::new();
     let answered = browser.sign_in(&page, "carol", "carol-password").await;
     assert_eq!(browser.get(&answered).await.status(), 200);
     let said = login.end(1).await;
     assert!(said.contains("carol@example.com is in no group that has a role here"), "{said}");
-    assert!(!carol.config.exists(), "nothing is kept of a login that failed");
+    assert!(!carol.config().exists(), "nothing is kept of a login that failed");
 }
 
 /// Trust in what the server printed, and in nothing else.
 fn by_fingerprint(server: &Server) {
-    let user = User::new();
+    let user = Folder::of_user();
     let token = ["--token-file", &server.admin_token];
-    let said = user.fails(&[&["login", &server.url], &token[..]].concat());
-    assert!(said.contains("--ca FILE") && said.contains("--fingerprint"), "{said}");
+    user.berth(&[&["login", &server.url], &token[..]].concat()).exits(1).says("--ca FILE").says("--fingerprint");
     let wrong = format!("sha256:{}", "0".repeat(64));
-    let said = user.fails(&[&["login", &server.url, "--fingerprint", &wrong], &token[..]].concat());
-    assert!(said.contains("nothing that it shows has the fingerprint given"), "{said}");
-    user.done(&[&["login", &server.url, "--fingerprint", &server.fingerprint], &token[..]].concat());
-    assert_eq!(user.json(&["whoami", "-o", "json"])["name"], "first-admin");
-    let said = user.fails(&["login", &server.url, "--token-file", "/dev/null"]);
-    assert!(said.contains("no token of Berth's"), "{said}");
+    let refused = user.berth(&[&["login", &server.url, "--fingerprint", &wrong], &token[..]].concat());
+    refused.exits(1).says("nothing that it shows has the fingerprint given");
+    user.berth(&[&["login", &server.url, "--fingerprint", &server.fingerprint], &token[..]].concat()).ok();
+    assert_eq!(user.berth(&["whoami", "-o", "json"]).ok().json()["name"], "first-admin");
+    user.berth(&["login", &server.url, "--token-file", "/dev/null"]).exits(1).says("no token of Berth's");
 }
 
 async fn tokens_that_are_refused(keycloak: &Keycloak, server: &Server, kept: &IdToken, kept_at: Instant) {
@@ -149,9 +150,9 @@ async fn tokens_that_are_refused(keycloak: &Keycloak, server: &Server, kept: &Id
 }
 
 fn what_was_written_down(server: &Server) {
-    let admin = User::new();
-    admin.done(&["login", &server.url, "--ca", &server.ca, "--token-file", &server.admin_token]);
-    let entries = admin.json(&["audit", "list", "--limit", "500", "-o", "json"]);
+    let admin = Folder::of_user();
+    admin.berth(&["login", &server.url, "--ca", &server.ca, "--token-file", &server.admin_token]).ok();
+    let entries = admin.berth(&["audit", "list", "--limit", "500", "-o", "json"]).ok().json();
     let found = |actor: &str, action: &str, outcome: &str| {
         let fits = |entry: &&Value| entry["actor"] == actor && entry["action"] == action && entry["outcome"] == outcome;
         entries.as_array().unwrap().iter().filter(fits).count()
@@ -165,7 +166,7 @@ fn what_was_written_down(server: &Server) {
     assert_eq!(found("oidc:alice@example.com", "revoke token", "ok"), 1);
     let text = entries.to_string();
     assert!(!text.contains("eyJ") && !text.contains("berth_"), "no token is in the log");
-    let state = admin.json(&["audit", "verify", "-o", "json"]);
+    let state = admin.berth(&["audit", "verify", "-o", "json"]).ok().json();
     assert_eq!(state["whole"], true);
     assert!(!server.log().contains("eyJ"), "no ID token is in the server's log");
 }

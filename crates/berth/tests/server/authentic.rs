@@ -1,8 +1,10 @@
 //! What someone does who can write the files or the database and has no key: edit a saved plan, forge a backup, rewrite the audit log,
 //! put old rows back. By the real binary, on a server and on a laptop.
 
-use crate::place::{Server, User};
 use crate::raw::Raw;
+use crate::support::folder::Folder;
+use crate::support::ran::run;
+use crate::support::server::Server;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use sqlx::{AssertSqlSafe, ConnectOptions, Executor, Row};
@@ -22,7 +24,7 @@ fn net(label: &str) -> String {
 }
 
 /// The file changed as text, by whoever can write it.
-fn edit(user: &User, from: &str, to: &str, change: impl Fn(&str) -> String) {
+fn edit(user: &Folder, from: &str, to: &str, change: impl Fn(&str) -> String) {
     let text = std::fs::read_to_string(user.path().join(from)).unwrap();
     let changed = change(&text);
     assert_ne!(text, changed, "the edit changes something");
@@ -37,13 +39,13 @@ fn as_json(text: &str, change: impl Fn(&mut Value)) -> String {
 
 #[test]
 fn a_saved_plan_that_was_edited_is_refused_on_a_laptop() {
-    let user = User::new();
+    let user = Folder::of_user();
     let berth = |args: &[&str]| user.berth(&[args, &["--sandbox", "--speed", "max"]].concat());
     user.write("net.yaml", &net("443"));
     berth(&["apply", "-f", "net.yaml", "--yes"]).ok();
     user.write("net.yaml", &net("444"));
     berth(&["plan", "-f", "net.yaml", "--out", "x.plan"]).ok();
-    let fence = |user: &User| rows(&only_state(user.path()), "SELECT number FROM fence").remove(0);
+    let fence = |user: &Folder| rows(&only_state(user.path()), "SELECT number FROM fence").remove(0);
     let before = fence(&user);
     edit(&user, "x.plan", "port.plan", |text| text.replace("444", "22"));
     edit(&user, "x.plan", "delete.plan", |text| {
@@ -334,7 +336,7 @@ fn a_backup_that_no_key_of_the_state_made_is_refused() {
     let server = Server::start(&[]);
     let folder = server.stop();
     let state = folder.path().join("berth-server");
-    let user = User::new();
+    let user = Folder::of_user();
     let (db, key) = (format!("sqlite:{}", state.join("state.db").display()), state.join("key").display().to_string());
     let identity = age::x25519::Identity::generate();
     user.write("me.txt", age::secrecy::ExposeSecret::expose_secret(&identity.to_string()));
@@ -396,7 +398,7 @@ fn a_backup_that_no_key_of_the_state_made_is_refused() {
 
 #[test]
 fn a_key_file_that_others_may_read_is_refused() {
-    let user = User::new();
+    let user = Folder::of_user();
     user.berth(&["key", "new", "--key-file", "ring"]).ok();
     let mode = |mode| {
         let permissions = std::os::unix::fs::PermissionsExt::from_mode(mode);
@@ -407,8 +409,7 @@ fn a_key_file_that_others_may_read_is_refused() {
         let refused = user.berth(&["key", "list", "--key-file", "ring"]).exits(1).says("can be read by others");
         refused.says("chmod 600 ring");
         let mut server = user.command(&["server", "--listen", "127.0.0.1:0", "--no-worker"]);
-        server.env("BERTH_KEY_FILE", "ring");
-        user.finish(server, &["server"]).exits(1).says("chmod 600 ring");
+        run(server.env("BERTH_KEY_FILE", "ring")).exits(1).says("chmod 600 ring");
     }
     mode(0o600);
     user.berth(&["key", "list", "--key-file", "ring"]).ok();
@@ -429,7 +430,7 @@ fn under_a_bad_name(database: &Path) {
 #[test]
 fn what_is_stored_under_a_bad_name_stays_readable_and_is_deleted() {
     let scope = ["--org", "Ѕhop/x", "--env", "Prod "];
-    let look = |user: &User, more: &[&str]| {
+    let look = |user: &Folder, more: &[&str]| {
         let run = |args: &[&str]| user.berth(&[args, more].concat());
         run(&["get"]).ok().says("Prod ");
         run(&[&["get", "CivoVpc/net", "-o", "json"], &scope[..]].concat()).ok().says("Prod ");
@@ -452,7 +453,7 @@ fn what_is_stored_under_a_bad_name_stays_readable_and_is_deleted() {
         run(&[&["delete", "CivoVpc/net", "--yes", "--allow-delete"], &scope[..]].concat()).ok();
         run(&["get"]).ok().says("nothing is applied here");
     };
-    let user = User::new();
+    let user = Folder::of_user();
     user.write("net.yaml", &net("443"));
     user.berth(&["apply", "-f", "net.yaml", "--yes", "--sandbox"]).ok();
     under_a_bad_name(&only_state(user.path()));

@@ -93,7 +93,7 @@ async fn a_worker_with_other_credentials_looks_at_nothing_and_makes_nothing() {
 
     // The right worker takes over what the other one could not do.
     assert!(plane.workers[1].stop(LONGEST));
-    plane.workers[0].start();
+    plane.workers[0].start_again();
     plane.until("all done", LONGEST, |all| all.len() == 2 && all.iter().all(|r| r.state == "Ready")).await;
     let mut names: Vec<String> = live(&plane.sandbox).await.into_iter().map(|(name, _)| name).collect();
     names.sort();
@@ -111,17 +111,17 @@ async fn an_account_is_moved_by_an_admin_and_what_is_missing_is_made_there() {
     plane.add_worker_for("stranger", &other);
     let (operator, admin) = (Person::new(&plane, "olga", "operator").await, Person::new(&plane, "ann", "admin").await);
 
-    operator.berth(&["account", "move", "env:civo", "--forget-missing", "--yes"]).ends(1, &["admin"]);
-    admin.berth(&["account", "move", "env:civo", "--yes"]).ends(1, &["2 of 2 objects not found", &others]);
-    admin.berth(&["account", "move", "env:civo", "--forget-missing", "--dry-run"]).ends(0, &["forgotten"]);
+    operator.berth(&["account", "move", "env:civo", "--forget-missing", "--yes"]).exits(1).says("admin");
+    admin.berth(&["account", "move", "env:civo", "--yes"]).exits(1).says_all(&["2 of 2 objects not found", &others]);
+    admin.berth(&["account", "move", "env:civo", "--forget-missing", "--dry-run"]).ok().says("forgotten");
     assert_eq!(plane.list(0).await.unwrap().iter().filter(|r| r.state == "Ready").count(), 2, "nothing was done");
     let moved = admin.berth(&["account", "move", "env:civo", "--forget-missing", "--yes"]);
-    moved.ends(0, &["0 of 2 objects moved", "2 forgotten", &others]);
-    admin.apply(&networks(2, "")).ends(0, &[]);
+    moved.ok().says_all(&["0 of 2 objects moved", "2 forgotten", &others]);
+    admin.apply(&networks(2, "")).ok();
     assert_eq!((live(&other).await.len(), live(&plane.sandbox).await.len()), (2, 2));
-    admin.berth(&["account", "move", "env:civo", "--yes"]).ends(0, &["nothing to move"]);
-    admin.berth(&["account", "move", "nowhere", "--yes"]).ends(1, &["nothing is managed"]);
-    admin.berth(&["audit"]).ends(0, &["move account"]);
+    admin.berth(&["account", "move", "env:civo", "--yes"]).ok().says("nothing to move");
+    admin.berth(&["account", "move", "nowhere", "--yes"]).exits(1).says("nothing is managed");
+    admin.berth(&["audit"]).ok().says("move account");
 }
 
 async fn events(plane: &Plane) -> Vec<pb::Event> {
@@ -133,10 +133,10 @@ async fn events(plane: &Plane) -> Vec<pb::Event> {
 async fn repairs_are_held_when_much_is_gone_at_once() {
     let plane = Plane::start(Setup::default()).await;
     let (olga, ben) = (Person::new(&plane, "olga", "operator").await, Person::new(&plane, "ben", "operator").await);
-    olga.apply(&networks(8, REPAIR)).ends(0, &[]);
+    olga.apply(&networks(8, REPAIR)).ok();
     let gone = ["n0", "n1", "n2", "n3", "n4"];
     delete_outside(&plane.sandbox, &gone).await;
-    olga.berth(&["drift"]).ends(2, &["5 of 8 objects of account env:civo seem gone"]);
+    olga.berth(&["drift"]).exits(2).says("5 of 8 objects of account env:civo seem gone");
     let until = Instant::now() + LONGEST;
     while events(&plane).await.iter().filter(|event| event.what == "repair held").count() < 5 {
         assert!(Instant::now() < until, "{}", plane.told());
@@ -152,15 +152,15 @@ async fn repairs_are_held_when_much_is_gone_at_once() {
         all.iter().any(|r| name(r) == "n0" && r.state == "AwaitingApproval" && r.message.contains("--allow-recreate"))
     };
     plane.until("held", LONGEST, waits).await;
-    ben.berth(&["approve", "CivoVpc/n0", "--yes"]).ends(0, &["approved"]);
+    ben.berth(&["approve", "CivoVpc/n0", "--yes"]).ok().says("approved");
     plane.until("approved", LONGEST, |all| all.iter().all(|r| name(r) != "n0" || r.state == "Ready")).await;
     assert_eq!(live(&plane.sandbox).await.len(), 4);
 
     std::fs::write(plane.folder.path().join("all.yaml"), networks(8, REPAIR)).unwrap();
-    olga.berth(&["plan", "-f", "all.yaml"]).ends(0, &["4 of 8 objects of account env:civo seem gone"]);
-    olga.berth(&["apply", "-f", "all.yaml", "--yes"]).ends(1, &["--allow-recreate"]);
+    olga.berth(&["plan", "-f", "all.yaml"]).ok().says("4 of 8 objects of account env:civo seem gone");
+    olga.berth(&["apply", "-f", "all.yaml", "--yes"]).exits(1).says("--allow-recreate");
     assert_eq!(live(&plane.sandbox).await.len(), 4);
-    olga.berth(&["apply", "-f", "all.yaml", "--yes", "--allow-recreate"]).ends(0, &[]);
+    olga.berth(&["apply", "-f", "all.yaml", "--yes", "--allow-recreate"]).ok();
     assert_eq!(live(&plane.sandbox).await.len(), 8);
 }
 

@@ -78,127 +78,184 @@ async fn delete(plane: &Plane, number: usize) {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn chaos() {
-    let seconds = number("BERTH_CHAOS_SECONDS").unwrap_or(SHORT);
-    let seed = number("BERTH_CHAOS_SEED").unwrap_or_else(|| u64::from(std::process::id()) ^ 0x5eed);
-    let pairs = usize::try_from(number("BERTH_CHAOS_RESOURCES").unwrap_or(RESOURCES as u64)).unwrap() / 2;
-    println!("chaos: seed {seed}, {seconds} s, {} resources (BERTH_CHAOS_SEED={seed} repeats it)", pairs * 2);
-    let mut dice = Dice(seed);
-    let mut setup = Setup { servers: 2, workers: 3, postgres: true, lease: "3s", capacity: 16, ..Setup::default() };
-    setup.cloud.speed = Speed::Times(60.0);
-    setup.cloud.seed = seed;
-    let mut plane = Plane::start(setup).await;
-    plane.account().await;
-    plane.until_ready().await;
-    plane.faults(&["delay=20ms", "mutating random=0.03"]);
+/// How often what was done.
+#[derive(Default)]
+struct Counts {
+    kills: u32,
+    freezes: u32,
+    restarts: u32,
+    /// Stale writes that were refused by servers that are gone.
+    refused: f64,
+}
 
-    let began = Instant::now();
-    let mut declared = Declared::new();
-    let mut gone: Vec<usize> = Vec::new();
-    let mut next = 0;
-    let mut frozen: Vec<(usize, Instant)> = Vec::new();
-    let (mut kills, mut freezes, mut restarts, mut refused) = (0, 0, 0, 0.0);
-    let mut last_database = Instant::now();
-    while began.elapsed() < Duration::from_secs(seconds) {
-        // Users.
-        let left = Duration::from_secs(seconds).saturating_sub(began.elapsed());
-        match dice.roll(10) {
-            0..=5 if next < pairs => {
-                let many = (pairs / 12).max(1).min(pairs - next);
-                let new: Vec<(usize, usize)> = (next..next + many).map(|n| (n, 0)).collect();
-                apply(&plane, &manifests(new.iter().copied())).await;
-                declared.extend(new);
-                next += many;
+struct Chaos {
+    plane: Plane,
+    dice: Dice,
+    /// How many pairs are declared in the end, and how many have been so far.
+    pairs: usize,
+    next: usize,
+    declared: Declared,
+    gone: Vec<usize>,
+    /// Workers, and until when.
+    frozen: Vec<(usize, Instant)>,
+    last_database: Instant,
+    counts: Counts,
+}
+
+impl Chaos {
+    async fn start(seed: u64, pairs: usize) -> Self {
+        let mut setup = Setup { servers: 2, workers: 3, postgres: true, lease: "3s", capacity: 16, ..Setup::default() };
+        setup.cloud.speed = Speed::Times(60.0);
+        setup.cloud.seed = seed;
+        let plane = Plane::start(setup).await;
+        plane.account().await;
+        plane.until_ready().await;
+        plane.faults(&["delay=20ms", "mutating random=0.03"]);
+        Self {
+            plane,
+            dice: Dice(seed),
+            pairs,
+            next: 0,
+            declared: Declared::new(),
+            gone: Vec::new(),
+            frozen: Vec::new(),
+            last_database: Instant::now(),
+            counts: Counts::default(),
+        }
+    }
+
+    async fn declare(&mut self, numbers: Vec<usize>) {
+        let new: Vec<(usize, usize)> = numbers.into_iter().map(|n| (n, 0)).collect();
+        apply(&self.plane, &manifests(new.iter().copied())).await;
+        self.declared.extend(new);
+    }
+
+    /// Somebody declares, changes or deletes.
+    async fn users(&mut self) {
+        match self.dice.roll(10) {
+            0..=5 if self.next < self.pairs => {
+                let many = (self.pairs / 12).max(1).min(self.pairs - self.next);
+                self.declare((self.next..self.next + many).collect()).await;
+                self.next += many;
             }
             // Names that were deleted come back, some of them while their objects are still going.
-            0..=2 if !gone.is_empty() => {
-                let again: Vec<(usize, usize)> = gone.drain(..).map(|n| (n, 0)).collect();
-                apply(&plane, &manifests(again.iter().copied())).await;
-                declared.extend(again);
+            0..=2 if !self.gone.is_empty() => {
+                let again = std::mem::take(&mut self.gone);
+                self.declare(again).await;
             }
-            6..=7 if !declared.is_empty() => {
-                let chosen: Vec<usize> = declared.keys().copied().filter(|_| dice.roll(8) == 0).collect();
-                for n in &chosen {
-                    *declared.entry(*n).or_default() += 1;
-                }
-                if !chosen.is_empty() {
-                    apply(&plane, &manifests(chosen.iter().map(|n| (*n, declared[n])))).await;
-                }
-            }
-            8 if declared.len() > 10 => {
-                let keys: Vec<usize> = declared.keys().copied().collect();
+            6..=7 if !self.declared.is_empty() => self.change().await,
+            8 if self.declared.len() > 10 => {
+                let keys: Vec<usize> = self.declared.keys().copied().collect();
                 for _ in 0..3 {
-                    let n = keys[dice.roll(keys.len())];
-                    if declared.remove(&n).is_some() {
-                        delete(&plane, n).await;
-                        gone.push(n);
+                    let n = keys[self.dice.roll(keys.len())];
+                    if self.declared.remove(&n).is_some() {
+                        delete(&self.plane, n).await;
+                        self.gone.push(n);
                     }
                 }
             }
             _ => {}
         }
-        // Fate.
-        let thaw: Vec<usize> = frozen.iter().filter(|(_, until)| Instant::now() >= *until).map(|(w, _)| *w).collect();
-        for worker in thaw {
-            plane.workers[worker].signal("CONT");
-            frozen.retain(|(other, _)| *other != worker);
+    }
+
+    async fn change(&mut self) {
+        let chosen: Vec<usize> = self.declared.keys().copied().filter(|_| self.dice.roll(8) == 0).collect();
+        for n in &chosen {
+            *self.declared.entry(*n).or_default() += 1;
         }
-        match dice.roll(8) {
+        if !chosen.is_empty() {
+            apply(&self.plane, &manifests(chosen.iter().map(|n| (*n, self.declared[n])))).await;
+        }
+    }
+
+    /// Something breaks. Near the end the database is spared, so that it is back by then.
+    async fn fate(&mut self, is_near_end: bool) {
+        self.thaw(Instant::now());
+        match self.dice.roll(8) {
             0 => {
-                let worker = dice.roll(plane.workers.len());
-                frozen.retain(|(other, _)| *other != worker);
-                plane.workers[worker].restart();
-                kills += 1;
+                let worker = self.dice.roll(self.plane.workers.len());
+                self.frozen.retain(|(other, _)| *other != worker);
+                self.plane.workers[worker].restart();
+                self.counts.kills += 1;
             }
             1 => {
-                let server = dice.roll(plane.servers.len());
+                let server = self.dice.roll(self.plane.servers.len());
                 // What it has counted goes with it.
-                refused += plane.counter_of(server, REFUSED).await;
-                plane.servers[server].restart();
-                kills += 1;
+                self.counts.refused += self.plane.counter_of(server, REFUSED).await;
+                self.plane.servers[server].restart();
+                self.counts.kills += 1;
             }
-            2 | 3 => {
-                let worker = dice.roll(plane.workers.len());
-                if frozen.len() < 2 && !frozen.iter().any(|(other, _)| *other == worker) {
-                    plane.workers[worker].signal("STOP");
-                    frozen.push((worker, Instant::now() + LEASE + Duration::from_millis(500 + dice.roll(3000) as u64)));
-                    freezes += 1;
-                }
-            }
-            4 if last_database.elapsed() > Duration::from_secs(20) && left > Duration::from_secs(5) => {
-                last_database = Instant::now();
-                if let Some(postgres) = &mut plane.postgres {
-                    tokio::task::block_in_place(|| postgres.crash_and_restart());
-                    restarts += 1;
-                }
-            }
+            2 | 3 => self.freeze(),
+            4 if self.last_database.elapsed() > Duration::from_secs(20) && !is_near_end => self.restart_database(),
             _ => {}
         }
-        tokio::time::sleep(Duration::from_millis(300 + dice.roll(700) as u64)).await;
     }
-    if restarts == 0
-        && let Some(postgres) = &mut plane.postgres
-    {
-        tokio::task::block_in_place(|| postgres.crash_and_restart());
-        restarts += 1;
-    }
-    if next < pairs {
-        let new: Vec<(usize, usize)> = (next..pairs).map(|n| (n, 0)).collect();
-        apply(&plane, &manifests(new.iter().copied())).await;
-        declared.extend(new);
-    }
-    for (worker, _) in frozen.drain(..) {
-        plane.workers[worker].signal("CONT");
-    }
-    plane.faults(&[]);
-    for process in plane.servers.iter_mut().chain(&mut plane.workers) {
-        if !process.is_running() {
-            process.start();
+
+    fn freeze(&mut self) {
+        let worker = self.dice.roll(self.plane.workers.len());
+        if self.frozen.len() < 2 && !self.frozen.iter().any(|(other, _)| *other == worker) {
+            self.plane.workers[worker].signal(Signal::STOP);
+            let beyond = Duration::from_millis(500 + self.dice.roll(3000) as u64);
+            self.frozen.push((worker, Instant::now() + LEASE + beyond));
+            self.counts.freezes += 1;
         }
     }
+
+    /// Those whose time has come by then.
+    fn thaw(&mut self, then: Instant) {
+        for (worker, _) in self.frozen.extract_if(.., |(_, until)| then >= *until) {
+            self.plane.workers[worker].signal(Signal::CONT);
+        }
+    }
+
+    fn restart_database(&mut self) {
+        self.last_database = Instant::now();
+        if let Some(postgres) = &self.plane.postgres {
+            postgres.crash_and_restart();
+            self.counts.restarts += 1;
+        }
+    }
+
+    /// Nothing is broken any more, and everything is declared.
+    async fn calm(&mut self) {
+        if self.counts.restarts == 0 {
+            self.restart_database();
+        }
+        if self.next < self.pairs {
+            self.declare((self.next..self.pairs).collect()).await;
+        }
+        for (worker, _) in self.frozen.drain(..) {
+            self.plane.workers[worker].signal(Signal::CONT);
+        }
+        self.plane.faults(&[]);
+        for process in self.plane.servers.iter_mut().chain(&mut self.plane.workers) {
+            if !process.is_running() {
+                process.start_again();
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn chaos() {
+    let lasts = Duration::from_secs(number("BERTH_CHAOS_SECONDS").unwrap_or(SHORT));
+    let seed = number("BERTH_CHAOS_SEED").unwrap_or_else(|| u64::from(std::process::id()) ^ 0x5eed);
+    let pairs = usize::try_from(number("BERTH_CHAOS_RESOURCES").unwrap_or(RESOURCES as u64)).unwrap() / 2;
+    println!("chaos: seed {seed}, {lasts:?}, {} resources (BERTH_CHAOS_SEED={seed} repeats it)", pairs * 2);
+    let mut chaos = Chaos::start(seed, pairs).await;
+    let began = Instant::now();
+    while began.elapsed() < lasts {
+        chaos.users().await;
+        chaos.fate(lasts.saturating_sub(began.elapsed()) <= Duration::from_secs(5)).await;
+        tokio::time::sleep(Duration::from_millis(300 + chaos.dice.roll(700) as u64)).await;
+    }
+    chaos.calm().await;
+    let Chaos { plane, declared, counts, .. } = chaos;
     println!(
-        "chaos: {kills} kills, {freezes} freezes, {restarts} restarts of PostgreSQL, {} declared",
+        "chaos: {} kills, {} freezes, {} restarts of PostgreSQL, {} declared",
+        counts.kills,
+        counts.freezes,
+        counts.restarts,
         declared.len() * 2
     );
 
@@ -211,8 +268,8 @@ async fn chaos() {
     holds(&plane, &declared).await;
     println!(
         "chaos: settled {:.0} s after the last fault; {} stale writes were refused, {} leases ended",
-        began.elapsed().as_secs_f64() - seconds as f64,
-        refused + plane.counter(REFUSED).await,
+        began.elapsed().saturating_sub(lasts).as_secs_f64(),
+        counts.refused + plane.counter(REFUSED).await,
         plane.counter("berth_leases_expired_total").await
     );
 }

@@ -1,6 +1,6 @@
 //! What docs/operations.md claims about who is kept from what: every claim names the tests that show it, and they exist.
 
-use crate::quickstart::root;
+use crate::support::root;
 use std::path::Path;
 
 const PAGE: &str = include_str!("../../../../docs/operations.md");

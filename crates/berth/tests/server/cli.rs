@@ -1,6 +1,7 @@
 //! Every command of the embedded mode against a server: what it says, how it exits, and that programs see no difference.
 
-use crate::place::{Server, User, shape};
+use crate::support::folder::Folder;
+use crate::support::server::Server;
 use serde_json::Value;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -143,7 +144,7 @@ fn mistakes_are_shown_at_their_place_and_change_nothing() {
         user.berth(args).exits(1).says(text);
     }
     // Without a server, commands of a server say what to do; the others are as they were.
-    let alone = User::new();
+    let alone = Folder::of_user();
     for command in ["tasks", "events", "workers", "accounts", "watch"] {
         alone.berth(&[command]).exits(1).says("berth login");
     }
@@ -274,7 +275,7 @@ fn what_is_in_a_cloud_is_imported() {
 fn a_lost_token_is_replaced_by_whoever_holds_database_and_key() {
     let server = Server::start(&[]);
     let folder = server.stop();
-    let user = User::new();
+    let user = Folder::of_user();
     let state = folder.path().join("berth-server/state.db");
     let db = format!("sqlite:{}", state.display());
     user.berth(&["token", "recover"]).exits(1).says("which database?");
@@ -342,4 +343,25 @@ fn the_same_name_in_two_orgs_is_told_apart() {
     user.berth(&["describe", "CivoVpc/net", "--org", "shop"]).ok().says("shop-net");
     user.berth(&["tasks"]).ok().says("CivoVpc/net (bank, dev)");
     user.berth(&["events"]).ok().says("CivoVpc/net (shop, dev)");
+}
+
+/// The names and types of a value, without its values. Lists are as their items, put together.
+fn shape(value: &Value) -> Value {
+    match value {
+        Value::Null => Value::Null,
+        Value::Bool(_) => "bool".into(),
+        Value::Number(_) => "number".into(),
+        Value::String(_) => "text".into(),
+        Value::Array(items) => {
+            let mut shapes: Vec<Value> = Vec::new();
+            for one in items.iter().map(shape) {
+                if !shapes.contains(&one) {
+                    shapes.push(one);
+                }
+            }
+            shapes.sort_by_key(ToString::to_string);
+            Value::Array(shapes)
+        }
+        Value::Object(map) => Value::Object(map.iter().map(|(name, value)| (name.clone(), shape(value))).collect()),
+    }
 }

@@ -2,7 +2,8 @@
 //! `<!-- run: laptop -->`, `sandbox` or `server`, with `, serves` for lines that stay in the foreground; `<!-- run: elsewhere, NAME -->`
 //! for blocks that a test of that name runs; or `<!-- not run: why -->`.
 
-use crate::quickstart::{Ends, ports, root, said, shell, started};
+use crate::quickstart::{ports, said, shell, started};
+use crate::support::{LONGEST, root};
 use berth_sandbox::{Config, Sandbox, Speed};
 use std::path::{Path, PathBuf};
 
@@ -153,7 +154,7 @@ async fn the_documents_commands_work_on_a_laptop() {
             for block in mine {
                 if block.mark.ends_with(", serves") {
                     for line in block.commands() {
-                        drop(started(&here, &typed(&line), "127.0.0.1:"));
+                        assert!(started(&here, &typed(&line), "127.0.0.1:").stop(LONGEST), "{line} stops");
                     }
                 } else {
                     run(&block, &here, &env, &|line| line.replace("localhost:7070", &address));
@@ -171,7 +172,7 @@ fn the_documents_commands_work_with_a_server() {
     let here = folder.path();
     let port = ports().to_string();
     let serve = format!("berth server --sandbox --speed max --listen 127.0.0.1:{port}");
-    let (_server, _) = started(here, &serve, "berth login");
+    let _server = started(here, &serve, "berth login");
     let put = |name: &str, text: &str| std::fs::write(here.join(name), text).unwrap();
     put("passphrase.txt", "a passphrase that nobody guesses\n");
     put(
@@ -188,8 +189,9 @@ fn the_documents_commands_work_with_a_server() {
             if block.mark.ends_with(", serves") {
                 for line in block.commands() {
                     // Its server is a simulated one here.
-                    let _worker: (Ends, PathBuf) = started(here, &format!("{} --sandbox", edit(line)), "");
+                    let mut worker = started(here, &format!("{} --sandbox", edit(line)), "");
                     until_listed(here);
+                    assert!(worker.stop(LONGEST), "the worker stops");
                 }
             } else {
                 run(block, here, &[], &edit);

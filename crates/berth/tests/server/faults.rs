@@ -56,10 +56,10 @@ async fn a_worker_that_froze_past_its_lease_does_no_harm() {
     let all: Vec<String> = (0..6).map(|n| pair(n, "web")).collect();
     plane.apply(&all.join("---\n")).await;
     until_running(&plane).await;
-    plane.workers[0].signal("STOP");
+    plane.workers[0].signal(Signal::STOP);
     plane.add_worker("w-next", &[]);
     plane.until_ready().await;
-    plane.workers[0].signal("CONT");
+    plane.workers[0].signal(Signal::CONT);
     plane.faults(&[]);
     tokio::time::sleep(Duration::from_secs(2)).await;
     plane.until_ready().await;
@@ -84,7 +84,7 @@ async fn a_server_that_is_killed_and_comes_back_loses_nothing() {
     until_running(&plane).await;
     plane.servers[0].kill();
     tokio::time::sleep(Duration::from_millis(700)).await;
-    plane.servers[0].start();
+    plane.servers[0].start_again();
     plane.until_ready().await;
     assert_eq!((plane.names("civo.network").len(), plane.names("civo.firewall").len()), (6, 6));
     assert_eq!(plane.made("civo.network") - before, 6, "none was made twice: {}", plane.told());

@@ -1,8 +1,8 @@
 //! Strangers: idle connections by the hundred, tokens that they make up, bodies that nobody wants. Nobody with a token is
 //! kept out by any of it.
 
-use crate::place::Server;
 use crate::raw::{Raw, Stream, answer, ask};
+use crate::support::server::Server;
 use serde_json::{Value, json};
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};

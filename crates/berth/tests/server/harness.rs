@@ -1,114 +1,27 @@
 //! Servers and workers as processes, a cloud inside the test, and a client.
 
-use crate::postgres::Postgres;
+use crate::postgres_server::Postgres;
+use crate::support::KEY;
+use crate::support::cloud::variables;
+use crate::support::folder::berth;
+use crate::support::free_port;
+use crate::support::process::Process;
+use crate::support::server::https;
 use berth_sandbox::{Config, Rule, Sandbox};
 use berth_server::client::{Client, Connection};
 use berth_server::pb;
 use secrecy::SecretString;
 use serde_json::Value;
-use std::fs::File;
-use std::net::TcpListener;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+pub use crate::support::LONGEST;
 pub use berth_sandbox::Speed;
+pub use rustix::process::Signal;
 
-/// A state key for all servers of a test; 32 bytes in hex.
-const KEY: &str = "5f4dcc3b5aa765d61d8327deb882cf995f4dcc3b5aa765d61d8327deb882cf99";
 /// What the simulated cloud takes as a token; must be found nowhere.
 pub const CLOUD_TOKEN: &str = "civo-token-d41c9f27";
 pub const START_WITHIN: Duration = Duration::from_secs(60);
-/// A single step of a test; one that takes longer hangs.
-pub const LONGEST: Duration = Duration::from_secs(120);
-
-/// A process of the test's, which ends with it.
-pub struct Process {
-    pub name: String,
-    args: Vec<String>,
-    env: Vec<(String, String)>,
-    folder: PathBuf,
-    child: Option<Child>,
-}
-
-impl Process {
-    fn new(name: &str, folder: &Path, args: Vec<String>, env: Vec<(String, String)>) -> Self {
-        let mut process = Self { name: name.into(), args, env, folder: folder.to_owned(), child: None };
-        process.start();
-        process
-    }
-
-    pub fn start(&mut self) {
-        let log = File::options().create(true).append(true).open(self.log_path()).unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_berth"));
-        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("BERTH_") || name.contains("_API_URL")) {
-            command.env_remove(name);
-        }
-        command
-            .args(&self.args)
-            .envs(self.env.iter().cloned())
-            .current_dir(&self.folder)
-            .stdin(Stdio::null())
-            .stdout(log.try_clone().unwrap())
-            .stderr(log);
-        self.child = Some(command.spawn().expect("berth starts"));
-    }
-
-    pub fn log_path(&self) -> PathBuf {
-        self.folder.join(format!("{}.log", self.name))
-    }
-
-    pub fn log(&self) -> String {
-        std::fs::read_to_string(self.log_path()).unwrap_or_default()
-    }
-
-    pub fn signal(&self, name: &str) {
-        if let Some(child) = &self.child {
-            let sent = Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]).status();
-            assert!(sent.is_ok_and(|status| status.success()), "{} takes {name}", self.name);
-        }
-    }
-
-    /// At once, as a crash does.
-    pub fn kill(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            _ = child.kill();
-            _ = child.wait();
-        }
-    }
-
-    pub fn restart(&mut self) {
-        self.kill();
-        self.start();
-    }
-
-    /// Asks it to stop, and waits until it has.
-    pub fn stop(&mut self, within: Duration) -> bool {
-        self.signal("TERM");
-        let until = Instant::now() + within;
-        while let Some(child) = &mut self.child {
-            if child.try_wait().unwrap().is_some() {
-                self.child = None;
-                return true;
-            }
-            if Instant::now() > until {
-                return false;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        true
-    }
-
-    pub fn is_running(&mut self) -> bool {
-        self.child.as_mut().is_some_and(|child| child.try_wait().unwrap().is_none())
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        self.kill();
-    }
-}
 
 pub struct Setup {
     pub servers: usize,
@@ -170,18 +83,18 @@ impl Plane {
     }
 
     async fn add_server(&mut self, number: usize, lease: &str, sandbox: bool) {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let name = format!("s{number}");
-        let mut args = vec!["server".into(), "--listen".into(), format!("127.0.0.1:{port}")];
-        args.extend(["--folder".into(), name.clone(), "--no-worker".into(), "--lease".into(), lease.into()]);
+        let (port, name) = (free_port(), format!("s{number}"));
+        let listen = format!("127.0.0.1:{port}");
+        let args = ["server", "--listen", &listen, "--folder", &name, "--no-worker", "--lease", lease];
+        let mut command = berth(self.folder.path(), &args);
         if sandbox {
-            args.extend(["--sandbox".into(), "--speed".into(), "max".into()]);
+            command.args(["--sandbox", "--speed", "max"]);
         }
-        let mut env = vec![("BERTH_KEY".into(), KEY.into())];
         if let Some(postgres) = &self.postgres {
-            env.push(("BERTH_DB".into(), postgres.url()));
+            command.env("BERTH_DB", postgres.url());
         }
-        self.servers.push(Process::new(&name, self.folder.path(), args, env));
+        command.env("BERTH_KEY", KEY);
+        self.servers.push(Process::start(&name, self.folder.path(), command));
         self.urls.push(format!("https://127.0.0.1:{port}"));
         let own = self.folder.path().join(&name);
         let until = Instant::now() + START_WITHIN;
@@ -254,22 +167,16 @@ impl Plane {
     }
 
     fn add_worker_with(&mut self, name: &str, more: &[&str], [civo_url, digitalocean_url]: [String; 2]) {
-        let mut args: Vec<String> = vec!["worker".into(), "-v".into(), "--name".into(), name.into()];
+        let mut command = berth(self.folder.path(), &["worker", "-v", "--name", name]);
         // Each begins with another server.
         let count = self.urls.len();
         for at in 0..count {
-            args.extend(["--server".into(), self.urls[(at + self.workers.len()) % count].clone()]);
+            command.args(["--server", &self.urls[(at + self.workers.len()) % count]]);
         }
-        args.extend(["--token-file".into(), "worker.token".into(), "--ca".into(), self.ca.display().to_string()]);
-        args.extend(["--capacity".into(), self.capacity.to_string(), "--work-dir".into(), "work".into()]);
-        args.extend(more.iter().map(|arg| (*arg).to_owned()));
-        let env = vec![
-            ("CIVO_API_URL".into(), civo_url),
-            ("CIVO_TOKEN".into(), CLOUD_TOKEN.into()),
-            ("DIGITALOCEAN_API_URL".into(), digitalocean_url),
-            ("DIGITALOCEAN_ACCESS_TOKEN".into(), CLOUD_TOKEN.into()),
-        ];
-        self.workers.push(Process::new(name, self.folder.path(), args, env));
+        command.args(["--token-file", "worker.token", "--work-dir", "work"]).arg("--ca").arg(&self.ca);
+        command.args(["--capacity", &self.capacity.to_string()]).args(more);
+        command.envs(variables(&civo_url, &digitalocean_url, [CLOUD_TOKEN; 2]));
+        self.workers.push(Process::start(name, self.folder.path(), command));
     }
 
     /// An account whose token the worker has, fast enough for tests.
@@ -405,14 +312,7 @@ impl Plane {
 
     /// For messages: the ends of all logs.
     pub fn told(&self) -> String {
-        let mut text = String::new();
-        for process in self.servers.iter().chain(&self.workers) {
-            let log = process.log();
-            let lines: Vec<&str> = log.lines().collect();
-            let tail = lines[lines.len().saturating_sub(15)..].join("\n");
-            text += &format!("----- {}\n{tail}\n", process.name);
-        }
-        text
+        self.servers.iter().chain(&self.workers).map(Process::told).collect()
     }
 
     /// One of Prometheus' counters, over all servers.
@@ -426,10 +326,8 @@ impl Plane {
 
     /// Of one server; zero when it does not answer.
     pub async fn counter_of(&self, server: usize, name: &str) -> f64 {
-        let ca = std::fs::read(self.folder.path().join(format!("s{server}/ca.pem"))).unwrap();
-        let ca = reqwest::Certificate::from_pem(&ca).unwrap();
-        let client = reqwest::Client::builder().tls_certs_only([ca]).no_proxy().timeout(Duration::from_secs(5)).build();
-        let Ok(answer) = client.unwrap().get(format!("{}/metrics", self.urls[server])).send().await else { return 0.0 };
+        let client = https(&self.folder.path().join(format!("s{server}/ca.pem")));
+        let Ok(answer) = client.get(format!("{}/metrics", self.urls[server])).send().await else { return 0.0 };
         let text = answer.text().await.unwrap_or_default();
         let value = text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<f64>().ok());
         value.unwrap_or(0.0)

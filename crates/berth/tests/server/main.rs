@@ -15,14 +15,14 @@ mod late;
 mod names;
 mod own;
 mod parties;
-mod place;
-mod postgres;
+#[path = "../../../store/tests/support/postgres.rs"]
+mod postgres_server;
 mod printed;
 mod quickstart;
 mod raw;
-#[path = "../laws/search.rs"]
-mod search;
 mod secrets;
+#[path = "../support/mod.rs"]
+mod support;
 mod traces;
 mod typed;
 mod versions;

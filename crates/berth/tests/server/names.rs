@@ -1,7 +1,7 @@
 //! Objects keep the names that their cloud gave them, on a server, too.
 
 use crate::harness::*;
-use crate::place::User;
+use crate::support::folder::Folder;
 use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -17,7 +17,7 @@ async fn a_server_imports_any_name_and_lists_what_it_cannot() {
     tokio::task::block_in_place(|| {
         let own = plane.folder.path().join("s0");
         let file = |name: &str| own.join(name).display().to_string();
-        let user = User::new();
+        let user = Folder::of_user();
         user.berth(&["login", &plane.urls[0], "--ca", &file("ca.pem"), "--token-file", &file("admin.token")]).ok();
         let all = ["import", "--all", "--provider", "civo", "--out", "found"];
         user.berth(&all)

@@ -1,21 +1,18 @@
 //! Workers and servers that do not fit together: of another version, or simulated where the other is real.
 
 use crate::harness::*;
-use crate::place::Server;
+use crate::support::process::Process;
+use crate::support::server::Server;
 use crate::watch::Terminal;
 use berth_server::pb;
 use berth_server::worker::PROTOCOL;
-use std::time::{Duration, Instant};
 
 const NETWORK: &str =
     "apiVersion: civo.berth.dev/v1\nkind: CivoVpc\nmetadata: {name: net}\nspec: {networkName: net, region: fra1}\n";
 
+/// What it has said when it ends by itself.
 fn until_ended(process: &mut Process) -> String {
-    let until = Instant::now() + Duration::from_secs(30);
-    while process.is_running() {
-        assert!(Instant::now() < until, "it goes on: {}", process.log());
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    process.until_ended();
     process.log()
 }
 

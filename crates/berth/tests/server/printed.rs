@@ -1,10 +1,10 @@
 //! Every command that Berth prints: it is run in the situation in which it is printed, or it is a form that the user fills in, which is
 //! checked for its words and flags, or it says why neither. A message that is in no list fails the first test here.
 
-use crate::quickstart::root;
+use crate::support::folder::Folder;
+use crate::support::root;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 /// How a message with a command is looked at.
 enum How {
@@ -191,8 +191,7 @@ const MESSAGES: &[(&str, &str, How)] = &[
 
 /// The verbs that there are, as the help lists them.
 fn verbs() -> BTreeSet<String> {
-    let output = Command::new(env!("CARGO_BIN_EXE_berth")).arg("--help").output().unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
+    let text = Folder::new().berth(&["--help"]).ok().stdout;
     let list = text.split("Commands:").nth(1).expect("commands").split("\n\n").next().unwrap_or_default();
     list.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
 }
@@ -314,8 +313,7 @@ fn every_message_with_a_command_is_in_the_list() {
 fn form(file: &str, part: &str) {
     let at = part.find("berth ").unwrap_or_else(|| panic!("{file}: `{part}` shows its command"));
     let command = part[at + 6..].split(['`', '>']).next().unwrap_or_default();
-    let words: Vec<&str> = command.split_whitespace().collect();
-    let output = Command::new(env!("CARGO_BIN_EXE_berth")).args(&words).arg("--help").output().unwrap();
-    let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{file}: berth {command}: {text}");
+    let words: Vec<&str> = command.split_whitespace().chain(["--help"]).collect();
+    let ran = Folder::new().berth(&words);
+    assert_eq!(ran.code, Some(0), "{file}: {ran}");
 }

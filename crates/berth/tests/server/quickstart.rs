@@ -1,16 +1,12 @@
 //! The lines of docs/quickstart.md do what it says, with one server and with many.
 
+use crate::support::process::Process;
+use crate::support::{free_port, root};
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
 
 const TEXT: &str = include_str!("../../../../docs/quickstart.md");
-const START_WITHIN: Duration = Duration::from_secs(60);
-
-pub fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
-}
 
 /// The commands of the block whose first line begins so.
 fn lines(first: &str) -> Vec<String> {
@@ -22,7 +18,7 @@ fn lines(first: &str) -> Vec<String> {
 /// Three free ports in a row, as far as anyone can tell.
 pub fn ports() -> u16 {
     loop {
-        let first = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let first = free_port();
         if (1..3).all(|next| first.checked_add(next).is_some_and(|port| TcpListener::bind(("127.0.0.1", port)).is_ok()))
         {
             return first;
@@ -57,29 +53,11 @@ pub fn said(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-pub struct Ends(pub Child);
-
-impl Drop for Ends {
-    fn drop(&mut self) {
-        _ = Command::new("kill").args(["-TERM", &self.0.id().to_string()]).status();
-        _ = self.0.wait();
-    }
-}
-
 /// Starts the line and waits until it has said so.
-pub fn started(folder: &Path, line: &str, says: &str) -> (Ends, PathBuf) {
-    let log = folder.join("served.log");
-    let out = std::fs::File::create(&log).unwrap();
-    let child = shell(folder, &format!("exec {line}")).stdout(out.try_clone().unwrap()).stderr(out).spawn().unwrap();
-    let mut child = Ends(child);
-    let until = Instant::now() + START_WITHIN;
-    let read = || std::fs::read_to_string(&log).unwrap_or_default();
-    while !read().contains(says) {
-        let ended = child.0.try_wait().unwrap();
-        assert!(Instant::now() < until && ended.is_none(), "{line}: {}", read());
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    (child, log)
+pub fn started(folder: &Path, line: &str, says: &str) -> Process {
+    let mut process = Process::start("served", folder, shell(folder, &format!("exec {line}")));
+    process.until_says(says);
+    process
 }
 
 #[test]
@@ -89,11 +67,10 @@ fn one_server_in_an_empty_folder() {
     let lines = lines("berth server");
     assert_eq!(lines.len(), 6, "{lines:?}");
     let serve = format!("{} --listen 127.0.0.1:{port}", lines[0].replace("--speed 60", "--speed max"));
-    let (_server, log) = started(folder.path(), &serve, "berth login");
-    let read = || std::fs::read_to_string(&log).unwrap_or_default();
+    let server = started(folder.path(), &serve, "berth login");
     for line in &lines[1..] {
         let output = shell(folder.path(), &line.replace("7443", &port.to_string())).output().unwrap();
-        assert!(output.status.success(), "{line}: {}\n{}", said(&output), read());
+        assert!(output.status.success(), "{line}: {}\n{}", said(&output), server.log());
         if line == "berth get" {
             let text = said(&output);
             assert_eq!(text.matches("  yes  ").count(), 4, "{text}");

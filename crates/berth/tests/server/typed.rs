@@ -1,12 +1,15 @@
 //! The situations in which commands are printed, and the commands typed as they are printed: by a shell, in the same folder.
 
-use crate::place::{Server, User};
 use crate::quickstart::{said, shell};
+use crate::support::folder::Folder;
+use crate::support::ran::start;
+use crate::support::server::Server;
+use crate::support::until;
 use berth_sandbox::{Config, Sandbox, Speed};
 use serde_json::json;
 use std::path::Path;
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Duration;
 use tempfile::TempDir;
 
 const NET: &str = "apiVersion: civo.berth.dev/v1\nkind: CivoVpc\nmetadata: {name: net, env: dev}\nspec: {networkName: net, region: fra1}\n";
@@ -42,7 +45,7 @@ impl Here {
     }
 
     /// The same, logged in to a server.
-    fn at(user: &User) -> Self {
+    fn at(user: &Folder) -> Self {
         Self { env: vec![("BERTH_CONFIG", user.config().display().to_string())], ..Self::new() }
     }
 
@@ -215,15 +218,10 @@ fn commands_printed_about_simulated_clouds_work() {
     here.works(&format!("{merge} --force"));
 
     // A deletion that was cut short.
-    let mut delete = here.command("exec berth delete civokubernetescluster/shop --sandbox --yes --allow-delete");
-    let mut child = delete.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let until = Instant::now() + Duration::from_secs(30);
-    while !here.works("berth get --sandbox").contains("deleting") {
-        assert!(Instant::now() < until, "the deletion begins");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    _ = child.kill();
-    _ = child.wait();
+    let delete = "exec berth delete civokubernetescluster/shop --sandbox --yes --allow-delete";
+    let delete = start(&mut here.command(delete));
+    until("the deletion to begin", || here.works("berth get --sandbox").contains("deleting"));
+    delete.kill();
     let going = here.ends("berth wait civokubernetescluster/shop --sandbox", 1);
     here.works(&after(&going, "help: "));
     here.works(&after(&again, "to end it:"));
@@ -313,12 +311,10 @@ fn commands_printed_for_programs_work() {
     let watch = here.ends("berth watch", 1);
     for words in ["for a log or a program:", "or, for tasks alone:"] {
         let line = after(&watch, words);
-        let mut command = here.command(&format!("exec {line}"));
-        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let mut running = start(&mut here.command(&format!("exec {line}")));
         std::thread::sleep(Duration::from_millis(700));
-        let ended = child.try_wait().unwrap();
-        _ = child.kill();
-        _ = child.wait();
-        assert_eq!(ended, None, "{line} goes on");
+        let ended = running.has_ended();
+        let ran = running.kill();
+        assert!(!ended, "{line} goes on: {ran}");
     }
 }

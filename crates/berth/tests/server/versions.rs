@@ -1,16 +1,16 @@
 //! What the version before made keeps working: its state, its databases, its backups, audit logs and saved plans are
 //! opened by this one, and workers and servers of the two meet. `tools/old-version` builds that version.
 
-use crate::place::{Run, Server, User, program};
-use crate::postgres::Postgres;
+use crate::postgres_server::Postgres;
+use crate::support::folder::{Folder, program};
+use crate::support::process::Process;
+use crate::support::ran::{self, Ran};
+use crate::support::server::Server;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 const BEFORE: &str = "b4eba10";
-const TOLD_WITHIN: Duration = Duration::from_secs(60);
 const PASSPHRASE: &str = "a passphrase for a backup";
 
 const ACCOUNT: &str = "\
@@ -39,8 +39,8 @@ fn new() -> PathBuf {
 }
 
 /// A folder with the same manifests for either version.
-fn user() -> User {
-    let user = User::new();
+fn user() -> Folder {
+    let user = Folder::of_user();
     user.write("civo.yaml", include_str!("../../../../examples/civo/multi-pool.yaml"));
     user.write("digitalocean.yaml", include_str!("../../../../examples/digitalocean/dev.yaml"));
     user.write("account.yaml", ACCOUNT);
@@ -50,11 +50,9 @@ fn user() -> User {
 
 const FILES: [&str; 6] = ["-f", "civo.yaml", "-f", "digitalocean.yaml", "-f", "account.yaml"];
 
-fn run(berth: &Path, user: &User, args: &[&str], more: &[&str]) -> Run {
+fn run(berth: &Path, user: &Folder, args: &[&str], more: &[&str]) -> Ran {
     let all: Vec<&str> = args.iter().chain(more).copied().collect();
-    let mut command = program(berth, user.path(), &all);
-    command.env("BERTH_CONFIG", user.config());
-    user.finish(command, &all)
+    ran::run(&mut user.equip(program(berth, user.path(), &all)))
 }
 
 #[test]
@@ -102,9 +100,7 @@ fn a_servers_database(dir: Arc<TempDir>, more: &[&str]) {
     };
     let user = user();
     let log_in = |server: &Server| {
-        let mut command = program(&new(), server.path(), &["login"]);
-        command.args(server.login()).env("BERTH_CONFIG", user.config());
-        user.finish(command, &["login"]).ok();
+        ran::run(user.equip(program(&new(), server.path(), &["login"])).args(server.login())).ok();
     };
     let server = serve(&old());
     log_in(&server);
@@ -145,48 +141,12 @@ fn a_servers_postgresql_database_opens_and_plans_empty() {
     a_servers_database(Arc::new(tempfile::tempdir().expect("a folder")), &["--db", &postgres.url()]);
 }
 
-/// A process that is ended with the test, and what it has said so far.
-struct Talking {
-    child: Child,
-    log: PathBuf,
-}
-
-impl Talking {
-    fn start(mut command: Command, log: PathBuf) -> Self {
-        let file = std::fs::File::create(&log).expect("a log");
-        command.stdin(Stdio::null()).stdout(file.try_clone().expect("a log")).stderr(file);
-        Self { child: command.spawn().expect("it starts"), log }
-    }
-
-    #[track_caller]
-    fn says(&self, text: &str) {
-        let until = Instant::now() + TOLD_WITHIN;
-        loop {
-            let said = std::fs::read_to_string(&self.log).unwrap_or_default();
-            if said.contains(text) {
-                return;
-            }
-            assert!(Instant::now() < until, "`{text}` was not said:\n{said}");
-            std::thread::sleep(Duration::from_millis(50));
-        }
-    }
-}
-
-impl Drop for Talking {
-    fn drop(&mut self) {
-        _ = self.child.kill();
-        _ = self.child.wait();
-    }
-}
-
 /// A worker of one version at a server of the other: it says what to upgrade, and ends.
 fn meet(server: &Path, worker: &Path, cure: &str) {
     let dir = Arc::new(tempfile::tempdir().expect("a folder"));
     let there = Server::run_command(dir.clone(), program(server, dir.path(), &[]), &["--no-worker"]);
     let user = user();
-    let mut command = program(server, there.path(), &["login"]);
-    command.args(there.login()).env("BERTH_CONFIG", user.config());
-    user.finish(command, &["login"]).ok();
+    ran::run(user.equip(program(server, there.path(), &["login"])).args(there.login())).ok();
     let made = run(server, &user, &["token", "create", "w", "--role", "worker"], &[]).ok();
     let secret = made.stdout.split_whitespace().find(|word| word.starts_with("berth_")).expect("a token").to_owned();
     user.write("worker.token", &secret);
@@ -195,18 +155,10 @@ fn meet(server: &Path, worker: &Path, cure: &str) {
     let args = ["worker", "--server", &there.url, "--token-file", "worker.token", "--ca", ca, "--name", "w"];
     let mut command = program(worker, user.path(), &args);
     command.env("TMPDIR", user.path());
-    let mut talking = Talking::start(command, user.path().join("worker.log"));
-    talking.says(cure);
+    let mut worker = Process::start("worker", user.path(), command);
+    worker.until_says(cure);
     // It ends by itself, so that whoever runs it sees why, and never asks for tasks.
-    let until = Instant::now() + TOLD_WITHIN;
-    let code = loop {
-        if let Some(status) = talking.child.try_wait().expect("a process") {
-            break status.code();
-        }
-        assert!(Instant::now() < until, "the worker goes on");
-        std::thread::sleep(Duration::from_millis(50));
-    };
-    assert_eq!(code, Some(1));
+    assert_eq!(worker.until_ended(), Some(1));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! `berth watch` on a real terminal: what it draws, that it lives, and that the terminal is as before when it ends.
 
-use crate::place::{Server, User};
+use crate::support::folder::Folder;
+use crate::support::server::Server;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 use std::fs::File;
@@ -19,7 +20,7 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    pub fn start(user: &User, args: &[&str]) -> Self {
+    pub fn start(user: &Folder, args: &[&str]) -> Self {
         let near = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&near).unwrap();
         unlockpt(&near).unwrap();

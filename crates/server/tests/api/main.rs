@@ -7,6 +7,5 @@ mod limits;
 mod world;
 
 // The same PostgreSQL as the store's tests start.
-#[allow(dead_code)]
-#[path = "../../../store/tests/store/server.rs"]
+#[path = "../../../store/tests/support/postgres.rs"]
 mod postgres;

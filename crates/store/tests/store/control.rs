@@ -4,11 +4,8 @@ use crate::fixtures::*;
 use crate::*;
 use berth_engine::ResourceState;
 use berth_engine::record::{Closing, EntryId};
-use berth_engine::unit::Op;
 use berth_store::*;
-use jiff::{SignedDuration, Timestamp};
 use secrecy::{ExposeSecret, SecretString};
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 on_both! {

@@ -33,10 +33,11 @@ mod opening;
 mod parties;
 mod place;
 mod postgres;
+#[path = "../support/postgres.rs"]
+mod postgres_server;
 mod promises;
 mod rotation;
 mod secrets;
-mod server;
 mod servers;
 mod speed;
 mod takeover;

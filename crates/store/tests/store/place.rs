@@ -1,6 +1,6 @@
 //! A place for one test's state, and ways to look at it or damage it past the store.
 
-use crate::{Store, open, server};
+use crate::{Store, open, postgres_server};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor};
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -24,7 +24,7 @@ pub fn sqlite() -> Place {
 }
 
 pub async fn postgres() -> Place {
-    let server = tokio::task::spawn_blocking(server::shared).await.expect("the server starts");
+    let server = tokio::task::spawn_blocking(postgres_server::shared).await.expect("the server starts");
     Place { folder: tempfile::tempdir().expect("a temporary folder"), address: server.database().await }
 }
 

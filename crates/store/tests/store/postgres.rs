@@ -1,6 +1,6 @@
 //! What only a server can do to a state: end connections, crash, hold several states, demand a password or a certificate.
 
-use crate::server::{PASSWORD, Server};
+use crate::postgres_server::{PASSWORD, Postgres};
 use crate::*;
 use berth_engine::record::{Closing, RecordError, Recorder};
 use berth_store::{Entries, Filter};
@@ -102,7 +102,7 @@ async fn a_write_that_the_server_refuses_harms_no_other() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_crashes_amid_writes_has_every_acknowledged_one() {
-    let server = Server::start();
+    let server = Postgres::start();
     let address = server.database().await;
     let store = open(&address).await;
     let (begun, made) = (Mutex::new(HashSet::new()), Mutex::new(HashSet::new()));
@@ -217,7 +217,7 @@ async fn whoever_is_not_let_in_is_told_why_without_the_password() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_proves_who_it_is_by_its_certificate() {
     let place = place::postgres().await;
-    let certificate = server::shared().folder().join("server.crt");
+    let certificate = postgres_server::shared().folder().join("server.crt");
     let own_copy = place.folder.path().join("ca.pem");
     std::fs::copy(certificate, &own_copy).unwrap();
     let verified = place.address.replace("sslmode=disable", "sslmode=verify-full");

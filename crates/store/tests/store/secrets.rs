@@ -58,7 +58,7 @@ async fn no_secret_is_found_in_any_file_of_the_state(place: Place) {
     // All files of the database, its log and its logs of changes among them.
     let folder = match home.place.is_sqlite() {
         true => home.place.file().parent().unwrap().to_owned(),
-        false => server::shared().folder().to_owned(),
+        false => postgres_server::shared().folder().to_owned(),
     };
     assert!(!home.place.is_sqlite() || folder.join("state.db-wal").exists(), "the log is searched too");
     assert_ne!(search(&folder, &["shop"]), "", "what is not secret is found");
@@ -68,7 +68,7 @@ async fn no_secret_is_found_in_any_file_of_the_state(place: Place) {
     let needles: Vec<&str> = needles.iter().map(String::as_str).collect();
     assert_eq!(search(&folder, &needles), "");
     if !home.place.is_sqlite() {
-        let dump = server::dump(&home.place.address);
+        let dump = postgres_server::dump(&home.place.address);
         assert!(dump.contains("shop") && !needles.iter().any(|needle| dump.contains(needle)));
     }
     run.finish().await;

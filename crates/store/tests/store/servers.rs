@@ -1,7 +1,7 @@
 //! Several servers on one database, a database that goes away, and an audit log that someone laid hands on.
 
 use crate::fixtures::*;
-use crate::server::Server;
+use crate::postgres_server::Postgres;
 use crate::*;
 use berth_store::*;
 use std::collections::HashSet;
@@ -327,7 +327,7 @@ async fn two_servers_share_a_database() {
 /// Whatever was acknowledged is there; what was not heard of is asked for, or done again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_database_that_crashes_is_come_back_to() {
-    let server = Server::start();
+    let server = Postgres::start();
     let address = server.database().await;
     let control = Control::open(open(&address).await).await.unwrap();
     let mut acknowledged = HashSet::new();

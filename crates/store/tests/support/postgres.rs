@@ -1,10 +1,14 @@
 //! A PostgreSQL server of the tests' own, on loopback, in a temporary folder.
+#![allow(dead_code)]
 
+mod postgres_programs;
+
+use postgres_programs::{Unprivileged, done, programs};
 use sqlx::{AssertSqlSafe, ConnectOptions, Executor};
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{ChildStdin, Command, Output, Stdio};
+use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 use std::str::FromStr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
@@ -14,7 +18,7 @@ pub const PASSWORD: &str = "pg-secret-8c1f";
 const START_WAIT: Duration = Duration::from_secs(60);
 
 /// Keeps the server for as long as its standard input is open, which is until the tests' process ends, however it ends; then
-/// stops it and removes its folder. A line is the order to crash the server and start it anew.
+/// stops it and removes its folder. A line is the order to crash the server and start it anew, and is answered by one.
 const KEEPER: &str = r#"
 folder=$1; shift
 trap : INT TERM HUP
@@ -22,26 +26,34 @@ trap : INT TERM HUP
 while read -r order; do
     kill -QUIT $server; wait $server
     "$@" >>"$folder/log" 2>&1 </dev/null & server=$!
+    echo started
 done
 kill -INT $server; wait $server
 rm -rf "$folder"
 "#;
 
-pub struct Server {
+pub struct Postgres {
     port: u16,
     folder: PathBuf,
     bin: PathBuf,
-    keeper: Mutex<ChildStdin>,
+    keeper: Mutex<Keeper>,
     databases: AtomicUsize,
 }
 
-/// One for all tests but those that crash it.
-pub fn shared() -> &'static Server {
-    static SERVER: OnceLock<Server> = OnceLock::new();
-    SERVER.get_or_init(Server::start)
+struct Keeper {
+    orders: ChildStdin,
+    answers: BufReader<ChildStdout>,
+    /// Orders without an answer so far.
+    open: usize,
 }
 
-impl Server {
+/// One for all tests but those that crash it.
+pub fn shared() -> &'static Postgres {
+    static SERVER: OnceLock<Postgres> = OnceLock::new();
+    SERVER.get_or_init(Postgres::start)
+}
+
+impl Postgres {
     pub fn start() -> Self {
         let bin = programs();
         let temporary = tempfile::Builder::new().prefix("berth-pg-").tempdir().expect("a temporary folder");
@@ -85,12 +97,15 @@ impl Server {
             .arg(&data)
             .args(settings.iter().flat_map(|setting| ["-c", setting]))
             .stdin(Stdio::piped())
-            .stdout(Stdio::null())
+            .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn();
         // From here on it is the keeper's to remove.
         let _ = temporary.keep();
-        let keeper = Mutex::new(keeper.expect("sh starts").stdin.take().expect("its input"));
+        let mut keeper = keeper.expect("sh starts");
+        let orders = keeper.stdin.take().expect("its input");
+        let answers = BufReader::new(keeper.stdout.take().expect("its output"));
+        let keeper = Mutex::new(Keeper { orders, answers, open: 0 });
         let server = Self { port, folder, bin, keeper, databases: AtomicUsize::new(0) };
         server.wait();
         server
@@ -109,20 +124,48 @@ impl Server {
 
     /// As when the server's process dies: nothing is flushed, nobody is told.
     pub fn crash(&self) {
-        self.keeper.lock().unwrap().write_all(b"crash\n").expect("the keeper listens");
+        let mut keeper = self.keeper.lock().unwrap();
+        keeper.orders.write_all(b"crash\n").expect("the keeper listens");
+        keeper.open += 1;
     }
 
-    /// Waits until a server that was seen to crash is back.
+    /// Waits until a server that was told to crash is back.
     pub fn back(&self) {
-        tokio::task::block_in_place(|| self.wait());
+        tokio::task::block_in_place(|| {
+            let mut keeper = self.keeper.lock().unwrap();
+            while keeper.open > 0 {
+                keeper.answers.read_line(&mut String::new()).expect("the keeper answers");
+                keeper.open -= 1;
+            }
+            self.wait();
+        });
     }
 
+    /// As when the machine goes down under it and comes back.
+    pub fn crash_and_restart(&self) {
+        self.crash();
+        self.back();
+    }
+
+    /// Its data, its log of changes and its own log.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
     pub fn address(&self, database: &str) -> String {
         format!("postgres://berth:{PASSWORD}@127.0.0.1:{}/{database}?sslmode=disable", self.port)
+    }
+
+    /// Of the database that is always there.
+    pub fn url(&self) -> String {
+        self.address("postgres")
+    }
+
+    /// The answer of that one to a question, as text.
+    pub fn ask(&self, question: &str) -> String {
+        let mut psql = Command::new(self.bin.join("psql"));
+        let answer = done(psql.args(["-XAtc", question]).arg(self.url()).output(), question);
+        String::from_utf8(answer).expect("text").trim().to_owned()
     }
 
     /// The address of a new, empty database.
@@ -133,59 +176,6 @@ impl Server {
         connection.execute(AssertSqlSafe(format!("CREATE DATABASE {name}"))).await.expect("a new database");
         self.address(&name)
     }
-}
-
-/// The newest that is installed.
-fn programs() -> PathBuf {
-    let on_path = std::env::var_os("PATH").map(|path| std::env::split_paths(&path).collect::<Vec<_>>());
-    let mut found: Vec<_> = std::fs::read_dir("/usr/lib/postgresql")
-        .map(|versions| versions.flatten().map(|version| version.path().join("bin")).collect())
-        .unwrap_or_default();
-    found.sort_by_key(|bin| bin.parent().and_then(Path::file_name).and_then(|name| name.to_str()?.parse::<u32>().ok()));
-    found.extend(on_path.into_iter().flatten());
-    let complete =
-        |bin: &PathBuf| ["initdb", "postgres", "pg_isready", "pg_dump"].iter().all(|one| bin.join(one).exists());
-    found.retain(complete);
-    found
-        .pop()
-        .expect("PostgreSQL is needed for these tests: `apt-get install postgresql`, or put its programs on the PATH")
-}
-
-/// PostgreSQL refuses to run as root; then it runs as a user who may do less.
-struct Unprivileged(Option<(String, String)>);
-
-impl Unprivileged {
-    fn find() -> Self {
-        let id = |args: &[&str]| {
-            let output = Command::new("id").args(args).output().expect("id runs");
-            output.status.success().then(|| String::from_utf8(output.stdout).unwrap().trim().to_owned())
-        };
-        if id(&["-u"]).as_deref() != Some("0") {
-            return Self(None);
-        }
-        let of = |user: &str| Some((id(&["-u", user])?, id(&["-g", user])?));
-        Self(Some(of("postgres").or_else(|| of("nobody")).expect("a user `postgres` or `nobody`")))
-    }
-
-    fn command(&self, program: &Path) -> Command {
-        let Some((user, group)) = &self.0 else { return Command::new(program) };
-        let mut command = Command::new("setpriv");
-        command.args(["--reuid", user, "--regid", group, "--clear-groups"]).arg(program);
-        command
-    }
-
-    fn own(&self, folder: &Path) {
-        if let Some((user, group)) = &self.0 {
-            let owner = format!("{user}:{group}");
-            done(Command::new("chown").args(["-R", &owner]).arg(folder).output(), "chown");
-        }
-    }
-}
-
-pub fn done(output: std::io::Result<Output>, what: &str) -> Vec<u8> {
-    let output = output.unwrap_or_else(|error| panic!("{what}: {error}"));
-    assert!(output.status.success(), "{what}: {}", String::from_utf8_lossy(&output.stderr));
-    output.stdout
 }
 
 /// Everything in a database, as text.
