@@ -1,6 +1,6 @@
 //! JSON to protobuf, straight: no message in between. What does not fit is refused with its place.
 
-use super::shapes::{Field, Holds, Many, Shape, Shapes};
+use super::message_shapes::{Arity, Field, FieldType, MessageShape, MessageShapes};
 use prost::encoding::{WireType, encode_key, encode_varint};
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Unexpected, Visitor};
 use std::cell::RefCell;
@@ -11,7 +11,7 @@ const ITEMS_MAX: usize = 100_000;
 
 /// Why JSON is not the message.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Misfit {
+pub struct JsonMismatch {
     /// camelCase path, such as `files[0].text`; empty for the whole body.
     pub path: String,
     pub message: String,
@@ -45,7 +45,13 @@ impl Trail {
 }
 
 /// Appends a JSON object to `out` as the message `shape`. `given` are fields (by position) that were given elsewhere.
-pub fn message(shapes: &Shapes, shape: usize, json: &[u8], given: &[usize], out: &mut Vec<u8>) -> Result<(), Misfit> {
+pub fn message(
+    shapes: &MessageShapes,
+    shape: usize,
+    json: &[u8],
+    given: &[usize],
+    out: &mut Vec<u8>,
+) -> Result<(), JsonMismatch> {
     let trail = Trail::default();
     let mut reader = serde_json::Deserializer::from_slice(json);
     let seed = MessageSeed { shapes, shape: shapes.shape(shape), trail: &trail, out, given };
@@ -58,25 +64,25 @@ pub fn message(shapes: &Shapes, shape: usize, json: &[u8], given: &[usize], out:
         let text = error.to_string();
         let message = text.split(" at line ").next().unwrap_or(&text).to_owned();
         let number = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
-        Misfit { path: trail.text(), message, line: number(error.line()), column: number(error.column()) }
+        JsonMismatch { path: trail.text(), message, line: number(error.line()), column: number(error.column()) }
     })
 }
 
 /// Appends a field whose text stands in the path or the query.
 pub fn text(field: &Field, text: &str, out: &mut Vec<u8>) -> Result<(), String> {
     let wrong = |what: &str| format!("`{}` is not {what}", shown(text));
-    match field.holds {
-        Holds::Text => string(field.number, text, out),
-        Holds::Bool => match text {
+    match field.field_type {
+        FieldType::Text => string(field.number, text, out),
+        FieldType::Bool => match text {
             "true" => varint(field.number, 1, out),
             "false" => {}
             _ => return Err(wrong("`true` or `false`")),
         },
-        Holds::U32 => varint(field.number, plain::<u32>(text).ok_or_else(|| wrong(U32))?.into(), out),
-        Holds::U64 => varint(field.number, plain::<u64>(text).ok_or_else(|| wrong(U64))?, out),
-        Holds::I32 => varint(field.number, plain::<i32>(text).ok_or_else(|| wrong(I32))? as i64 as u64, out),
-        Holds::I64 => varint(field.number, plain::<i64>(text).ok_or_else(|| wrong(I64))? as u64, out),
-        Holds::Message(_) | Holds::Object | Holds::Any => return Err("it cannot be given here".into()),
+        FieldType::U32 => varint(field.number, plain::<u32>(text).ok_or_else(|| wrong(U32))?.into(), out),
+        FieldType::U64 => varint(field.number, plain::<u64>(text).ok_or_else(|| wrong(U64))?, out),
+        FieldType::I32 => varint(field.number, plain::<i32>(text).ok_or_else(|| wrong(I32))? as i64 as u64, out),
+        FieldType::I64 => varint(field.number, plain::<i64>(text).ok_or_else(|| wrong(I64))? as u64, out),
+        FieldType::Message(_) | FieldType::Object | FieldType::Any => return Err("it cannot be given here".into()),
     }
     Ok(())
 }
@@ -110,8 +116,8 @@ fn string(number: u32, text: &str, out: &mut Vec<u8>) {
 }
 
 struct MessageSeed<'a> {
-    shapes: &'a Shapes,
-    shape: &'a Shape,
+    shapes: &'a MessageShapes,
+    shape: &'a MessageShape,
     trail: &'a Trail,
     out: &'a mut Vec<u8>,
     given: &'a [usize],
@@ -191,7 +197,7 @@ impl<'de> Visitor<'de> for NameSeed {
 }
 
 struct FieldSeed<'a> {
-    shapes: &'a Shapes,
+    shapes: &'a MessageShapes,
     field: &'a Field,
     trail: &'a Trail,
     out: &'a mut Vec<u8>,
@@ -201,9 +207,9 @@ impl<'de> DeserializeSeed<'de> for FieldSeed<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        match self.field.many {
-            Many::List => deserializer.deserialize_any(ListVisitor(self)),
-            Many::One | Many::Optional => {
+        match self.field.arity {
+            Arity::List => deserializer.deserialize_any(ListVisitor(self)),
+            Arity::One | Arity::Optional => {
                 ValueSeed { shapes: self.shapes, field: self.field, trail: self.trail, out: self.out, in_list: false }
                     .deserialize(deserializer)
             }
@@ -239,7 +245,7 @@ impl<'de> Visitor<'de> for ListVisitor<'_> {
 }
 
 struct ValueSeed<'a> {
-    shapes: &'a Shapes,
+    shapes: &'a MessageShapes,
     field: &'a Field,
     trail: &'a Trail,
     out: &'a mut Vec<u8>,
@@ -251,8 +257,8 @@ impl<'de> DeserializeSeed<'de> for ValueSeed<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        match self.field.holds {
-            Holds::Message(shape) => {
+        match self.field.field_type {
+            FieldType::Message(shape) => {
                 let mut inner = Vec::with_capacity(64);
                 let shape = self.shapes.shape(shape);
                 MessageSeed { shapes: self.shapes, shape, trail: self.trail, out: &mut inner, given: &[] }
@@ -282,19 +288,19 @@ impl<'de> Visitor<'de> for ValueSeed<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.field.holds {
-            Holds::Text => "a string",
-            Holds::Bool => "true or false",
-            Holds::U32 => U32,
-            Holds::U64 => U64,
-            Holds::I32 => I32,
-            Holds::I64 => I64,
-            Holds::Message(_) | Holds::Object | Holds::Any => "an object",
+        f.write_str(match self.field.field_type {
+            FieldType::Text => "a string",
+            FieldType::Bool => "true or false",
+            FieldType::U32 => U32,
+            FieldType::U64 => U64,
+            FieldType::I32 => I32,
+            FieldType::I64 => I64,
+            FieldType::Message(_) | FieldType::Object | FieldType::Any => "an object",
         })
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
-        if self.field.holds != Holds::Text {
+        if self.field.field_type != FieldType::Text {
             return Err(E::invalid_type(Unexpected::Other("a string"), &self));
         }
         if !text.is_empty() || self.in_list {
@@ -304,7 +310,7 @@ impl<'de> Visitor<'de> for ValueSeed<'_> {
     }
 
     fn visit_bool<E: Error>(self, value: bool) -> Result<(), E> {
-        if self.field.holds != Holds::Bool {
+        if self.field.field_type != FieldType::Bool {
             return Err(E::invalid_type(Unexpected::Bool(value), &self));
         }
         self.number(value.into());
@@ -312,11 +318,11 @@ impl<'de> Visitor<'de> for ValueSeed<'_> {
     }
 
     fn visit_u64<E: Error>(self, value: u64) -> Result<(), E> {
-        let fits = match self.field.holds {
-            Holds::U32 => u32::try_from(value).is_ok(),
-            Holds::U64 => true,
-            Holds::I32 => i32::try_from(value).is_ok(),
-            Holds::I64 => i64::try_from(value).is_ok(),
+        let fits = match self.field.field_type {
+            FieldType::U32 => u32::try_from(value).is_ok(),
+            FieldType::U64 => true,
+            FieldType::I32 => i32::try_from(value).is_ok(),
+            FieldType::I64 => i64::try_from(value).is_ok(),
             _ => return Err(E::invalid_type(Unexpected::Other("a number"), &self)),
         };
         if !fits {
@@ -327,10 +333,10 @@ impl<'de> Visitor<'de> for ValueSeed<'_> {
     }
 
     fn visit_i64<E: Error>(self, value: i64) -> Result<(), E> {
-        let fits = match self.field.holds {
-            Holds::I32 => i32::try_from(value).is_ok(),
-            Holds::I64 => true,
-            Holds::U32 | Holds::U64 => value >= 0,
+        let fits = match self.field.field_type {
+            FieldType::I32 => i32::try_from(value).is_ok(),
+            FieldType::I64 => true,
+            FieldType::U32 | FieldType::U64 => value >= 0,
             _ => return Err(E::invalid_type(Unexpected::Other("a number"), &self)),
         };
         if !fits {

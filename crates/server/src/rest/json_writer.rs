@@ -1,7 +1,7 @@
 //! Protobuf to JSON, straight: no message in between. Every field is there, also when it is empty, so that readers need not
 //! guess; only messages and optional fields that are not set are left out.
 
-use super::shapes::{Field, Holds, Many, Shapes};
+use super::message_shapes::{Arity, Field, FieldType, MessageShapes};
 use bytes::Buf;
 use prost::encoding::{WireType, decode_key, decode_varint};
 
@@ -20,7 +20,7 @@ enum Raw<'a> {
     Bytes(&'a [u8]),
 }
 
-pub fn message(shapes: &Shapes, shape: usize, wire: &[u8], out: &mut Vec<u8>) -> Result<(), Unreadable> {
+pub fn message(shapes: &MessageShapes, shape: usize, wire: &[u8], out: &mut Vec<u8>) -> Result<(), Unreadable> {
     write_message(shapes, shape, wire, out, 0)
 }
 
@@ -33,7 +33,7 @@ pub fn number(field: u32, wire: &[u8]) -> Option<i64> {
 }
 
 fn write_message(
-    shapes: &Shapes,
+    shapes: &MessageShapes,
     shape: usize,
     wire: &[u8],
     out: &mut Vec<u8>,
@@ -54,9 +54,9 @@ fn write_message(
         let count = rest.iter().take_while(|(number, _)| *number == field.number).count();
         let (mine, after) = rest.split_at(count);
         rest = after;
-        let absent = match field.holds {
-            Holds::Message(_) | Holds::Object | Holds::Any => field.many != Many::List,
-            _ => field.many == Many::Optional,
+        let absent = match field.field_type {
+            FieldType::Message(_) | FieldType::Object | FieldType::Any => field.arity != Arity::List,
+            _ => field.arity == Arity::Optional,
         };
         if mine.is_empty() && absent {
             continue;
@@ -65,14 +65,17 @@ fn write_message(
             out.push(b',');
         }
         out.extend_from_slice(&field.key);
-        match (field.many, mine.last()) {
-            (Many::List, _) => {
+        match (field.arity, mine.last()) {
+            (Arity::List, _) => {
                 out.push(b'[');
                 let mut begun = false;
                 for (_, raw) in mine {
                     // Numbers of a list are packed into one run of bytes.
-                    match (raw, field.holds) {
-                        (Raw::Bytes(packed), Holds::Bool | Holds::U32 | Holds::U64 | Holds::I32 | Holds::I64) => {
+                    match (raw, field.field_type) {
+                        (
+                            Raw::Bytes(packed),
+                            FieldType::Bool | FieldType::U32 | FieldType::U64 | FieldType::I32 | FieldType::I64,
+                        ) => {
                             let mut packed: &[u8] = packed;
                             while packed.has_remaining() {
                                 comma(&mut begun, out);
@@ -88,9 +91,9 @@ fn write_message(
                 out.push(b']');
             }
             (_, Some((_, raw))) => value(shapes, field, *raw, out, depth)?,
-            (_, None) => match field.holds {
-                Holds::Text => out.extend_from_slice(b"\"\""),
-                Holds::Bool => out.extend_from_slice(b"false"),
+            (_, None) => match field.field_type {
+                FieldType::Text => out.extend_from_slice(b"\"\""),
+                FieldType::Bool => out.extend_from_slice(b"false"),
                 _ => out.push(b'0'),
             },
         }
@@ -105,12 +108,18 @@ fn comma(begun: &mut bool, out: &mut Vec<u8>) {
     }
 }
 
-fn value(shapes: &Shapes, field: &Field, raw: Raw<'_>, out: &mut Vec<u8>, depth: usize) -> Result<(), Unreadable> {
-    match (field.holds, raw) {
-        (Holds::Message(shape), Raw::Bytes(bytes)) => write_message(shapes, shape, bytes, out, depth + 1),
-        (Holds::Object, Raw::Bytes(bytes)) => object(bytes, out, depth + 1),
-        (Holds::Any, Raw::Bytes(bytes)) => any(bytes, out, depth + 1),
-        (Holds::Text, Raw::Bytes(bytes)) => text(bytes, out),
+fn value(
+    shapes: &MessageShapes,
+    field: &Field,
+    raw: Raw<'_>,
+    out: &mut Vec<u8>,
+    depth: usize,
+) -> Result<(), Unreadable> {
+    match (field.field_type, raw) {
+        (FieldType::Message(shape), Raw::Bytes(bytes)) => write_message(shapes, shape, bytes, out, depth + 1),
+        (FieldType::Object, Raw::Bytes(bytes)) => object(bytes, out, depth + 1),
+        (FieldType::Any, Raw::Bytes(bytes)) => any(bytes, out, depth + 1),
+        (FieldType::Text, Raw::Bytes(bytes)) => text(bytes, out),
         (_, Raw::Varint(number)) => {
             scalar(field, number, out);
             Ok(())
@@ -120,10 +129,10 @@ fn value(shapes: &Shapes, field: &Field, raw: Raw<'_>, out: &mut Vec<u8>, depth:
 }
 
 fn scalar(field: &Field, number: u64, out: &mut Vec<u8>) {
-    let text = match field.holds {
-        Holds::Bool if number != 0 => "true".to_owned(),
-        Holds::Bool => "false".to_owned(),
-        Holds::I32 | Holds::I64 => (number as i64).to_string(),
+    let text = match field.field_type {
+        FieldType::Bool if number != 0 => "true".to_owned(),
+        FieldType::Bool => "false".to_owned(),
+        FieldType::I32 | FieldType::I64 => (number as i64).to_string(),
         _ => number.to_string(),
     };
     out.extend_from_slice(text.as_bytes());

@@ -3,9 +3,9 @@
 
 mod json_reader;
 mod json_writer;
+mod message_shapes;
 pub mod openapi;
 pub mod problem;
-mod shapes;
 mod sse;
 
 use crate::access::Authenticator;
@@ -20,10 +20,10 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method as Verb, Request, Response, StatusCode, header};
 use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use json_reader::Misfit;
+use json_reader::JsonMismatch;
+use message_shapes::{MessageShapes, NoJsonForm};
 use percent_encoding::percent_decode_str;
 use problem::HttpOnly;
-use shapes::{NoJsonForm, Shapes};
 use std::collections::HashSet;
 use std::sync::Arc;
 use tower::Service;
@@ -51,7 +51,7 @@ struct Route {
 }
 
 pub struct Gateway {
-    shapes: Arc<Shapes>,
+    shapes: Arc<MessageShapes>,
     routes: Vec<Route>,
     detail: usize,
     inside: Router,
@@ -73,7 +73,7 @@ impl From<Fault> for Halt {
 impl Gateway {
     /// `inside` are the gRPC routes with everything that guards them.
     pub fn new(inside: Router, authenticator: Arc<Authenticator>) -> Result<Self, NoJsonForm> {
-        let mut shapes = Shapes::default();
+        let mut shapes = MessageShapes::default();
         let mut routes = Vec::new();
         for method in methods().all() {
             let Some(rest) = &method.rest else { continue };
@@ -300,7 +300,7 @@ impl Gateway {
             if route.in_path.contains(&position) {
                 return Err(invalid_argument(&name, "it is given in the path, and cannot be given again").into());
             }
-            if !seen.insert(position) && field.many != shapes::Many::List {
+            if !seen.insert(position) && field.arity != message_shapes::Arity::List {
                 return Err(invalid_argument(&name, "it is given twice").into());
             }
             if value.contains('\0') {
@@ -360,7 +360,7 @@ fn query_text(text: &str) -> Result<String, Fault> {
     decoded.map(|text| text.into_owned()).map_err(|_| invalid_argument("", "the query is not UTF-8"))
 }
 
-fn misfit(misfit: Misfit) -> Fault {
+fn misfit(misfit: JsonMismatch) -> Fault {
     let mut fault = invalid_argument(&misfit.path, &misfit.message);
     for problem in &mut fault.problems {
         (problem.line, problem.column) = (misfit.line, misfit.column);

@@ -1,7 +1,7 @@
 //! Errors as RFC 9457 problem documents, with the same positions and hints as the command line shows.
 
 use super::json_writer;
-use super::shapes::Shapes;
+use super::message_shapes::MessageShapes;
 use crate::fault::{Code, Fault};
 use axum::body::Body;
 use axum::http::{HeaderValue, Response, StatusCode, header};
@@ -48,7 +48,7 @@ pub fn title(code: Code) -> &'static str {
 }
 
 /// The document alone.
-pub fn document(shapes: &Shapes, detail_shape: usize, fault: &Fault, instance: &str) -> Map<String, Value> {
+pub fn document(shapes: &MessageShapes, detail_shape: usize, fault: &Fault, instance: &str) -> Map<String, Value> {
     let mut document = head(fault.code.name(), title(fault.code), fault.code.http(), &fault.message, instance);
     let mut text = Vec::new();
     if json_writer::message(shapes, detail_shape, &fault.detail().encode_to_vec(), &mut text).is_ok()
@@ -64,7 +64,7 @@ pub fn document(shapes: &Shapes, detail_shape: usize, fault: &Fault, instance: &
     document
 }
 
-pub fn response(shapes: &Shapes, detail_shape: usize, fault: &Fault, instance: &str) -> Response<Body> {
+pub fn response(shapes: &MessageShapes, detail_shape: usize, fault: &Fault, instance: &str) -> Response<Body> {
     let mut response = respond(fault.code.http(), document(shapes, detail_shape, fault, instance));
     let headers = response.headers_mut();
     match fault.code {

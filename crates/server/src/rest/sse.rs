@@ -1,7 +1,7 @@
 //! Streams as server-sent events. Each has its position as its id, so that a browser that lost the stream goes on where it
 //! broke off.
 
-use super::shapes::Shapes;
+use super::message_shapes::MessageShapes;
 use super::{FRAME_HEAD, fault_in, json_writer, problem};
 use crate::fault::{Code, Fault};
 use crate::limits::{ANSWER_BYTES_MAX, KEEP_ALIVE_EVERY};
@@ -17,7 +17,7 @@ pub const MEDIA_TYPE: &str = "text/event-stream";
 
 /// What turns messages into events.
 pub struct EventWriter {
-    pub shapes: Arc<Shapes>,
+    pub shapes: Arc<MessageShapes>,
     /// The message of the stream, and the number of the field that is its position.
     pub output: usize,
     pub id: Option<u32>,

@@ -5,14 +5,14 @@ use std::collections::HashMap;
 
 /// What a field holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Holds {
+pub enum FieldType {
     Text,
     Bool,
     U32,
     U64,
     I32,
     I64,
-    /// Index in [`Shapes`].
+    /// Index in [`MessageShapes`].
     Message(usize),
     /// `google.protobuf.Struct`: any JSON object.
     Object,
@@ -21,7 +21,7 @@ pub enum Holds {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Many {
+pub enum Arity {
     One,
     /// Absent and empty are two things.
     Optional,
@@ -34,18 +34,18 @@ pub struct Field {
     pub json: String,
     /// `"name":`, ready to be written.
     pub(super) key: Vec<u8>,
-    pub holds: Holds,
-    pub many: Many,
+    pub field_type: FieldType,
+    pub arity: Arity,
 }
 
-pub struct Shape {
+pub struct MessageShape {
     pub name: String,
     /// In the order of their numbers.
     pub fields: Vec<Field>,
     by_json: HashMap<String, usize>,
 }
 
-impl Shape {
+impl MessageShape {
     pub fn field(&self, json: &str) -> Option<(usize, &Field)> {
         self.by_json.get(json).map(|index| (*index, &self.fields[*index]))
     }
@@ -53,8 +53,8 @@ impl Shape {
 
 /// Every message that REST speaks.
 #[derive(Default)]
-pub struct Shapes {
-    all: Vec<Shape>,
+pub struct MessageShapes {
+    all: Vec<MessageShape>,
     by_name: HashMap<String, usize>,
 }
 
@@ -63,8 +63,8 @@ pub struct Shapes {
 #[error("{0} has no form in JSON here")]
 pub struct NoJsonForm(String);
 
-impl Shapes {
-    pub fn shape(&self, index: usize) -> &Shape {
+impl MessageShapes {
+    pub fn shape(&self, index: usize) -> &MessageShape {
         &self.all[index]
     }
 
@@ -75,7 +75,11 @@ impl Shapes {
         }
         let index = self.all.len();
         self.by_name.insert(message.full_name().to_owned(), index);
-        self.all.push(Shape { name: message.full_name().to_owned(), fields: Vec::new(), by_json: HashMap::new() });
+        self.all.push(MessageShape {
+            name: message.full_name().to_owned(),
+            fields: Vec::new(),
+            by_json: HashMap::new(),
+        });
         let mut fields = message.fields().map(|field| self.field(&field)).collect::<Result<Vec<_>, _>>()?;
         fields.sort_by_key(|field| field.number);
         let by_json = fields.iter().enumerate().map(|(index, field)| (field.json.clone(), index)).collect();
@@ -89,26 +93,26 @@ impl Shapes {
         if field.is_map() || field.containing_oneof().is_some_and(|oneof| !oneof.is_synthetic()) {
             return Err(no_json_form());
         }
-        let holds = match field.kind() {
-            Kind::String => Holds::Text,
-            Kind::Bool => Holds::Bool,
-            Kind::Uint32 => Holds::U32,
-            Kind::Uint64 => Holds::U64,
-            Kind::Int32 => Holds::I32,
-            Kind::Int64 => Holds::I64,
+        let field_type = match field.kind() {
+            Kind::String => FieldType::Text,
+            Kind::Bool => FieldType::Bool,
+            Kind::Uint32 => FieldType::U32,
+            Kind::Uint64 => FieldType::U64,
+            Kind::Int32 => FieldType::I32,
+            Kind::Int64 => FieldType::I64,
             Kind::Message(message) => match message.full_name() {
-                "google.protobuf.Struct" => Holds::Object,
-                "google.protobuf.Value" => Holds::Any,
-                _ => Holds::Message(self.add(&message)?),
+                "google.protobuf.Struct" => FieldType::Object,
+                "google.protobuf.Value" => FieldType::Any,
+                _ => FieldType::Message(self.add(&message)?),
             },
             _ => return Err(no_json_form()),
         };
-        let many = match field.cardinality() {
-            Cardinality::Repeated => Many::List,
-            _ if field.supports_presence() => Many::Optional,
-            _ => Many::One,
+        let arity = match field.cardinality() {
+            Cardinality::Repeated => Arity::List,
+            _ if field.supports_presence() => Arity::Optional,
+            _ => Arity::One,
         };
         let json = field.json_name().to_owned();
-        Ok(Field { number: field.number(), key: format!("\"{json}\":").into_bytes(), json, holds, many })
+        Ok(Field { number: field.number(), key: format!("\"{json}\":").into_bytes(), json, field_type, arity })
     }
 }
