@@ -4,7 +4,7 @@ use crate::access::principal::ADMIN_KINDS;
 use crate::environment::Environment;
 use crate::fault::Fault;
 use crate::policy::Policy;
-use crate::tasks::listed;
+use crate::tasks::read_account;
 use berth_clouds::accounts::{Accounts, Declared};
 use berth_model::{Manifest, ResourceId};
 use berth_store::{Control, StoredResource};
@@ -85,7 +85,7 @@ impl CachedPolicies {
                 "Environment" => environments.push(Environment::of(&stored.id, &readable(&stored))),
                 "Policy" => policies.push(Policy::of(&stored.id, &readable(&stored))),
                 // Secrets stay sealed: they are not needed to choose an account.
-                _ => declared.push((listed(&stored).map_err(|fault| fault.message), stored.id)),
+                _ => declared.push((read_account(&stored).map_err(|fault| fault.message), stored.id)),
             }
         }
         let mut cached = Self { declared, accounts: Accounts::default(), environments, policies };

@@ -133,7 +133,7 @@ pub fn go_on(span: &Span, traceparent: &str) {
     if traceparent.is_empty() || span.is_disabled() {
         return;
     }
-    let context = TraceContextPropagator::new().extract(&One(traceparent));
+    let context = TraceContextPropagator::new().extract(&TraceParent(traceparent));
     if context.span().span_context().is_valid() {
         _ = span.set_parent(context);
     }
@@ -144,14 +144,14 @@ pub fn traceparent() -> String {
     let mut text = String::new();
     let context = Span::current().context();
     if context.span().span_context().is_valid() {
-        TraceContextPropagator::new().inject_context(&context, &mut Into(&mut text));
+        TraceContextPropagator::new().inject_context(&context, &mut TraceParentText(&mut text));
     }
     text
 }
 
-struct One<'t>(&'t str);
+struct TraceParent<'t>(&'t str);
 
-impl Extractor for One<'_> {
+impl Extractor for TraceParent<'_> {
     fn get(&self, key: &str) -> Option<&str> {
         (key == "traceparent").then_some(self.0)
     }
@@ -161,9 +161,9 @@ impl Extractor for One<'_> {
     }
 }
 
-struct Into<'t>(&'t mut String);
+struct TraceParentText<'t>(&'t mut String);
 
-impl Injector for Into<'_> {
+impl Injector for TraceParentText<'_> {
     fn set(&mut self, key: &str, value: String) {
         if key == "traceparent" {
             *self.0 = value;

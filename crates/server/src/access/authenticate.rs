@@ -2,7 +2,7 @@
 //! for each call, and so briefly that a revocation holds on every server almost at once.
 
 use super::attempts::{Attempts, Failed};
-use super::live::Live;
+use super::live_tokens::LiveTokens;
 use super::principal::Principal;
 use super::token;
 use crate::api::rate::Rate;
@@ -36,7 +36,7 @@ pub struct Authenticator {
     control: Control,
     remembered: Mutex<HashMap<[u8; 32], Remembered>>,
     attempts: Attempts,
-    live: Live,
+    live: LiveTokens,
     metrics: Metrics,
     rate: Rate,
     /// Uses that are not written yet.
@@ -46,7 +46,7 @@ pub struct Authenticator {
 impl Authenticator {
     pub fn new(control: Control, limits: &Limits, metrics: Metrics) -> Self {
         Self {
-            live: Live::new(control.clone(), metrics.clone()),
+            live: LiveTokens::new(control.clone(), metrics.clone()),
             metrics,
             control,
             remembered: Mutex::default(),

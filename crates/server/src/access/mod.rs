@@ -8,7 +8,7 @@ pub mod audit;
 pub mod authenticate;
 pub mod head_sinks;
 pub mod layer;
-mod live;
+mod live_tokens;
 pub mod oidc;
 pub mod principal;
 mod revalidate;

@@ -39,13 +39,13 @@ impl Service {
     }
 }
 
-/// One open stream's place, given back when it ends.
-struct Seat {
+/// The slot of one open stream, given back when the stream ends.
+struct StreamSlot {
     token: String,
     open: Arc<Mutex<HashMap<String, usize>>>,
 }
 
-impl Seat {
+impl StreamSlot {
     fn take(open: &Arc<Mutex<HashMap<String, usize>>>, caller: &Principal) -> Result<Self, Fault> {
         let mut all = open.lock().unwrap_or_else(PoisonError::into_inner);
         let taken = all.entry(caller.token_id.clone()).or_default();
@@ -58,7 +58,7 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for StreamSlot {
     fn drop(&mut self) {
         let mut all = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(taken) = all.get_mut(&self.token) {
@@ -107,7 +107,7 @@ impl Events for Service {
         let caller = principal(&request)?;
         let pb::WatchRequest { after, kind, name, org, env } = request.into_inner();
         let filter = filter(&caller, kind, name, org, env)?;
-        let seat = Seat::take(&self.open, &caller)?;
+        let slot = StreamSlot::take(&self.open, &caller)?;
         let server = self.server.clone();
         let after = match after {
             ..0 => server.control.last_event().await.map_err(Fault::from)?,
@@ -118,7 +118,7 @@ impl Events for Service {
             server.metrics.watchers.inc();
             follow(&server, &caller, after, filter, sender).await;
             server.metrics.watchers.dec();
-            drop(seat);
+            drop(slot);
         });
         Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
     }

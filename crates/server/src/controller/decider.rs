@@ -3,7 +3,7 @@
 use super::next_check::NextChecks;
 use super::{PRIORITY_CHANGE, PRIORITY_REPAIR, PRIORITY_RETRY};
 use crate::fault::{Code, Fault};
-use crate::tasks::listed;
+use crate::tasks::read_account;
 use berth_clouds::accounts::account_id;
 use berth_engine::ResourceState;
 use berth_model::ResourceId;
@@ -50,7 +50,7 @@ impl<'a> Decider<'a> {
         };
         // Said without its secrets, which may be unreadable: that is for whoever carries the task out to tell.
         let limit = match stored {
-            Some(stored) => listed(&stored)?.max_concurrent_tasks,
+            Some(stored) => read_account(&stored)?.max_concurrent_tasks,
             None => 0,
         };
         self.limits.insert(account.to_owned(), limit);

@@ -361,7 +361,7 @@ fn known(stored: &StoredResource) -> Result<KnownRow, Fault> {
 }
 
 /// What a stored Account says, its secrets sealed.
-pub fn listed(stored: &StoredResource) -> Result<Declared, Fault> {
+pub fn read_account(stored: &StoredResource) -> Result<Declared, Fault> {
     declared(stored, &stored.sealed_manifest()?)
 }
 
@@ -376,7 +376,7 @@ async fn stored_accounts(store: &Store) -> Result<Accounts, Fault> {
     let mut accounts = Accounts::default();
     let filter = Filter { kind: Some("Account".into()), ..Filter::default() };
     for stored in store.resources(&filter).await? {
-        match listed(&stored) {
+        match read_account(&stored) {
             Ok(declared) => accounts.declare(&stored.id, &declared),
             Err(fault) => accounts.declare_unreadable(&stored.id, &fault.message),
         }

@@ -8,7 +8,7 @@ mod service;
 mod verify;
 mod wait;
 
-pub use build::listed;
+pub use build::read_account;
 pub use service::{InProcess, Service};
 pub use wait::run_and_wait;
 

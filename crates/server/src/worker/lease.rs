@@ -15,12 +15,12 @@ const MARGIN: u32 = 5;
 
 /// The moment before a request is sent, on both clocks.
 #[derive(Clone, Copy, Debug)]
-pub struct Moment {
+pub struct BothClocks {
     steady: Instant,
     wall: SystemTime,
 }
 
-impl Moment {
+impl BothClocks {
     pub fn now() -> Self {
         Self { steady: Instant::now(), wall: SystemTime::now() }
     }
@@ -37,13 +37,13 @@ impl Moment {
 
 pub struct Lease {
     pub held: pb::Held,
-    until: Mutex<Moment>,
+    until: Mutex<BothClocks>,
     over: AtomicBool,
 }
 
 impl Lease {
     /// `asked`: before the request was sent.
-    pub fn new(held: pb::Held, asked: Moment, time: Duration) -> Self {
+    pub fn new(held: pb::Held, asked: BothClocks, time: Duration) -> Self {
         Self { held, until: Mutex::new(end(asked, time)), over: AtomicBool::new(false) }
     }
 
@@ -53,7 +53,7 @@ impl Lease {
             return false;
         }
         let until = *self.until.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = Moment::now();
+        let now = BothClocks::now();
         let holds = now.steady < until.steady && now.wall < until.wall;
         if !holds {
             self.over.store(true, Ordering::SeqCst);
@@ -62,7 +62,7 @@ impl Lease {
     }
 
     /// A heartbeat that was asked for at `asked` was answered.
-    pub fn keep(&self, asked: Moment, time: Duration) {
+    pub fn keep(&self, asked: BothClocks, time: Duration) {
         if self.holds() {
             let mut until = self.until.lock().unwrap_or_else(PoisonError::into_inner);
             let next = end(asked, time);
@@ -84,9 +84,9 @@ impl Lease {
     }
 }
 
-fn end(asked: Moment, time: Duration) -> Moment {
+fn end(asked: BothClocks, time: Duration) -> BothClocks {
     let time = time - time / MARGIN;
-    Moment { steady: asked.steady + time, wall: asked.wall + time }
+    BothClocks { steady: asked.steady + time, wall: asked.wall + time }
 }
 
 #[cfg(test)]
@@ -97,10 +97,10 @@ mod tests {
         pb::Held { task: "t".into(), fence: 1 }
     }
 
-    fn ago(seconds: u64) -> Moment {
-        let now = Moment::now();
+    fn ago(seconds: u64) -> BothClocks {
+        let now = BothClocks::now();
         let back = Duration::from_secs(seconds);
-        Moment { steady: now.steady - back, wall: now.wall - back }
+        BothClocks { steady: now.steady - back, wall: now.wall - back }
     }
 
     #[test]
@@ -114,13 +114,13 @@ mod tests {
     fn what_was_lost_never_comes_back() {
         let lease = Lease::new(held(), ago(20), Duration::from_secs(10));
         assert!(!lease.holds());
-        lease.keep(Moment::now(), Duration::from_secs(10));
+        lease.keep(BothClocks::now(), Duration::from_secs(10));
         assert!(!lease.holds() && lease.left() == Duration::ZERO);
     }
 
     #[test]
     fn a_machine_that_slept_knows_by_the_wall_clock() {
-        let asleep = Moment { steady: Instant::now(), wall: SystemTime::now() - Duration::from_secs(60) };
+        let asleep = BothClocks { steady: Instant::now(), wall: SystemTime::now() - Duration::from_secs(60) };
         assert!(!Lease::new(held(), asleep, Duration::from_secs(30)).holds());
     }
 

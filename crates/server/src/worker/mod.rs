@@ -19,13 +19,13 @@ use api::TaskApi;
 use berth_clouds::accounts::Simulated;
 use berth_engine::Options;
 use credentials::WorkerCredentials;
-use lease::{Lease, Moment};
+use lease::{BothClocks, Lease};
 use scratch::Scratch;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use task::{End, Job, Stopper, ended};
+use task::{Job, JobEnd, StopSignal, ended};
 use task_log::TaskLog;
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinHandle;
@@ -182,7 +182,7 @@ impl Pause {
 
 struct Running {
     lease: Arc<Lease>,
-    stopper: Arc<Stopper>,
+    stopper: Arc<StopSignal>,
     time: Duration,
 }
 
@@ -273,7 +273,7 @@ impl Worker {
             drop(free);
             let free = places.available_permits().max(1);
             let question = self.question(if changes { free } else { 0 }, if changes { 0 } else { free }, POLL, false);
-            let asked = Moment::now();
+            let asked = BothClocks::now();
             let answer = tokio::select! {
                 answer = self.api.lease(question) => answer,
                 () = stop.cancelled() => return Ok(()),
@@ -304,11 +304,11 @@ impl Worker {
         }
     }
 
-    fn begin(self: Arc<Self>, task: pb::LeasedTask, asked: Moment, change: bool, clouds: Option<Simulated>) {
+    fn begin(self: Arc<Self>, task: pb::LeasedTask, asked: BothClocks, change: bool, clouds: Option<Simulated>) {
         let Some(held) = task.held.clone() else { return };
         let time = Duration::from_secs(task.lease_seconds.into());
         let lease = Arc::new(Lease::new(held.clone(), asked, time));
-        let stopper = Arc::new(Stopper::default());
+        let stopper = Arc::new(StopSignal::default());
         let running = Running { lease: lease.clone(), stopper: stopper.clone(), time };
         self.held().insert(held.task.clone(), running);
         // Taken before the next question is asked, so that it asks for no more than there is room for.
@@ -336,7 +336,7 @@ impl Worker {
         self: Arc<Self>,
         task: pb::LeasedTask,
         lease: Arc<Lease>,
-        stopper: Arc<Stopper>,
+        stopper: Arc<StopSignal>,
         clouds: Option<Simulated>,
     ) {
         let log = Arc::new(TaskLog::default());
@@ -368,16 +368,16 @@ impl Worker {
                 tracing::warn!(task = %lease.held.task, "the lease ended before the task; whoever has it now goes on");
                 Ok(())
             }
-            End::Over => Ok(()),
-            End::Stopped if stopper.cancelled.load(std::sync::atomic::Ordering::SeqCst) => {
-                let End::Report(report) = ended("cancelled", "cancelled", Vec::new()) else { return };
+            JobEnd::Over => Ok(()),
+            JobEnd::Stopped if stopper.cancelled.load(std::sync::atomic::Ordering::SeqCst) => {
+                let JobEnd::Report(report) = ended("cancelled", "cancelled", Vec::new()) else { return };
                 self.report(*report, &lease, &log).await
             }
-            End::Stopped => {
+            JobEnd::Stopped => {
                 let why = release(&lease, "the worker is stopping");
                 recorder::until_answered(&lease, || self.api.release(why.clone())).await
             }
-            End::Report(report) => self.report(*report, &lease, &log).await,
+            JobEnd::Report(report) => self.report(*report, &lease, &log).await,
         };
         if let Err(error) = told {
             tracing::warn!(%error, task = %lease.held.task, "how the task ended could not be told; its lease will end");
@@ -426,7 +426,7 @@ impl Worker {
             return true;
         }
         let request = pb::HeartbeatRequest { worker: self.config.name.clone(), held: held.clone() };
-        let asked = Moment::now();
+        let asked = BothClocks::now();
         let answer = match self.api.heartbeat(request).await {
             Ok(answer) => answer,
             Err(fault) => {

@@ -18,7 +18,7 @@ use std::time::Duration;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-pub struct Remote {
+pub struct LeaseRecorder {
     pub api: Arc<dyn TaskApi>,
     pub lease: Arc<Lease>,
     /// The generation that is carried out: what is stored may be newer by the time it is Ready.
@@ -28,7 +28,7 @@ pub struct Remote {
     pub entries: Mutex<HashMap<i64, ResourceId>>,
 }
 
-impl Remote {
+impl LeaseRecorder {
     pub fn new(api: Arc<dyn TaskApi>, lease: Arc<Lease>, generation: i64, log: Arc<TaskLog>) -> Self {
         Self { api, lease, generation, log, entries: Mutex::new(HashMap::new()) }
     }
@@ -83,7 +83,7 @@ pub async fn until_answered<T, F: Future<Output = Result<T, Fault>>>(
 }
 
 #[async_trait]
-impl Recorder for Remote {
+impl Recorder for LeaseRecorder {
     async fn intent(&self, intent: Intent) -> Result<EntryId, RecordError> {
         let resource = intent.unit.resource.clone();
         self.log.line(&format!("{} {}", intent.op.as_str(), intent.what));

@@ -3,7 +3,7 @@
 use super::api::TaskApi;
 use super::credentials::WorkerCredentials;
 use super::lease::Lease;
-use super::recorder::{Remote, until_answered};
+use super::recorder::{LeaseRecorder, until_answered};
 use super::task_log::TaskLog;
 use crate::context::{CheckRow, Context, ImportAsk, Sealed};
 use crate::pb;
@@ -24,7 +24,7 @@ const FIRST_GO_OTHERS: &str =
 
 /// The wish that a task stops after the call in flight.
 #[derive(Default)]
-pub struct Stopper {
+pub struct StopSignal {
     pub interrupt: Interrupt,
     /// For what changes nothing, and may be let go of at any time.
     stopped: CancellationToken,
@@ -32,7 +32,7 @@ pub struct Stopper {
     pub cancelled: AtomicBool,
 }
 
-impl Stopper {
+impl StopSignal {
     pub fn stop(&self) {
         self.interrupt.set();
         self.stopped.cancel();
@@ -43,16 +43,16 @@ impl Stopper {
         self.stop();
     }
 
-    async fn unless_stopped<T>(&self, reads: impl Future<Output = T>) -> Result<T, End> {
+    async fn unless_stopped<T>(&self, reads: impl Future<Output = T>) -> Result<T, JobEnd> {
         tokio::select! {
             done = reads => Ok(done),
-            () = self.stopped.cancelled() => Err(End::Stopped),
+            () = self.stopped.cancelled() => Err(JobEnd::Stopped),
         }
     }
 }
 
 /// How a task ends.
-pub enum End {
+pub enum JobEnd {
     Report(Box<pb::ReportRequest>),
     /// It was asked to stop before it was done.
     Stopped,
@@ -60,32 +60,37 @@ pub enum End {
     Over,
 }
 
-impl From<RecordError> for End {
+impl From<RecordError> for JobEnd {
     fn from(error: RecordError) -> Self {
         match error {
-            RecordError::Fenced => End::Over,
+            RecordError::Fenced => JobEnd::Over,
             RecordError::Failed(message) => ended("failed", message, Vec::new()),
         }
     }
 }
 
-pub fn ended(outcome: &str, message: impl Into<String>, help: Vec<String>) -> End {
+pub fn ended(outcome: &str, message: impl Into<String>, help: Vec<String>) -> JobEnd {
     let message = message.into();
-    End::Report(Box::new(pb::ReportRequest { outcome: outcome.into(), message, help, ..pb::ReportRequest::default() }))
+    JobEnd::Report(Box::new(pb::ReportRequest {
+        outcome: outcome.into(),
+        message,
+        help,
+        ..pb::ReportRequest::default()
+    }))
 }
 
-fn result_of(result: &impl Serialize) -> End {
+fn result_of(result: &impl Serialize) -> JobEnd {
     match serde_json::to_vec(result) {
         Ok(result) => {
             let outcome = "done".into();
-            End::Report(Box::new(pb::ReportRequest { outcome, result, ..pb::ReportRequest::default() }))
+            JobEnd::Report(Box::new(pb::ReportRequest { outcome, result, ..pb::ReportRequest::default() }))
         }
         Err(error) => ended("failed", format!("the result cannot be written: {error}"), Vec::new()),
     }
 }
 
 /// What the server is told of a trouble: whether trying again can help, and when.
-fn failed(trouble: &Trouble) -> End {
+fn failed(trouble: &Trouble) -> JobEnd {
     let mut retry_after_seconds = 0;
     let outcome = match &trouble.class {
         Class::Retry { after } => {
@@ -101,7 +106,7 @@ fn failed(trouble: &Trouble) -> End {
     };
     let (message, help) = (trouble.to_string(), trouble.help_lines());
     let outcome = outcome.into();
-    End::Report(Box::new(pb::ReportRequest {
+    JobEnd::Report(Box::new(pb::ReportRequest {
         outcome,
         message,
         help,
@@ -125,13 +130,13 @@ pub struct Job {
     pub api: Arc<dyn TaskApi>,
     pub lease: Arc<Lease>,
     pub log: Arc<TaskLog>,
-    pub stopper: Arc<Stopper>,
+    pub stopper: Arc<StopSignal>,
     pub options: Options,
 }
 
 impl Job {
     /// Carries the task out. Every call to a cloud asks the lease first.
-    pub async fn run(&self, mut context: Context, mut sealed: Sealed, credentials: &WorkerCredentials) -> End {
+    pub async fn run(&self, mut context: Context, mut sealed: Sealed, credentials: &WorkerCredentials) -> JobEnd {
         let tokens: Vec<_> = context.accounts.iter().filter_map(|row| sealed.token_of(&row.name)).collect();
         self.log.hide(&tokens);
         let credentials = &WorkerCredentials { orgs: context.orgs(), ..credentials.clone() };
@@ -161,7 +166,7 @@ impl Job {
     }
 
     /// Plan, the server's word on it, then converge.
-    async fn change(&self, request: Request, generation: i64, clouds: &Clouds) -> Result<End, End> {
+    async fn change(&self, request: Request, generation: i64, clouds: &Clouds) -> Result<JobEnd, JobEnd> {
         self.log.line("reading the cloud");
         let planned = self.stopper.unless_stopped(plan(clouds, &request)).await?;
         if let Some((_, trouble)) = planned.troubles.first() {
@@ -173,9 +178,9 @@ impl Job {
         let verdict = until_answered(&self.lease, || self.api.submit_plan(submit.clone())).await?;
         if !verdict.proceed {
             tracing::info!(message = %verdict.message, "the plan may not be carried out");
-            return Err(End::Over);
+            return Err(JobEnd::Over);
         }
-        let recorder = Remote::new(self.api.clone(), self.lease.clone(), generation, self.log.clone());
+        let recorder = LeaseRecorder::new(self.api.clone(), self.lease.clone(), generation, self.log.clone());
         let interrupt = self.stopper.interrupt.clone();
         let goes_first = planned.plan.resources.iter().flat_map(|r| &r.units).any(|unit| unit.delete_first);
         let report = converge(clouds, &recorder, &*self.log, interrupt, &self.options, &request, planned).await;
@@ -192,18 +197,18 @@ impl Job {
             );
         }
         if report.interrupted || !report.left.is_empty() || !report.skipped.is_empty() {
-            return Err(End::Stopped);
+            return Err(JobEnd::Stopped);
         }
         Ok(ended("done", "", Vec::new()))
     }
 
-    async fn plan(&self, request: Request, clouds: &Clouds) -> Result<End, End> {
+    async fn plan(&self, request: Request, clouds: &Clouds) -> Result<JobEnd, JobEnd> {
         let planned = self.stopper.unless_stopped(plan(clouds, &request)).await?;
         let troubles = planned.troubles.iter().map(|(id, trouble)| TroubleRow::of(id, trouble)).collect();
         Ok(result_of(&PlanResult { plan: planned.plan, troubles, calls: clouds.calls() }))
     }
 
-    async fn check(&self, context: &mut Context, clouds: &Clouds) -> Result<End, End> {
+    async fn check(&self, context: &mut Context, clouds: &Clouds) -> Result<JobEnd, JobEnd> {
         if !context.locate.is_empty() {
             return self.locate(context, clouds).await;
         }
@@ -238,7 +243,7 @@ impl Job {
     }
 
     /// Finds objects by their ids, as if nobody knew which account they are in.
-    async fn locate(&self, context: &mut Context, clouds: &Clouds) -> Result<End, End> {
+    async fn locate(&self, context: &mut Context, clouds: &Clouds) -> Result<JobEnd, JobEnd> {
         let provider = clouds.provider(&context.locate).await.map_err(|trouble| failed(&trouble))?;
         let identity = self.stopper.unless_stopped(provider.identity()).await?.map_err(|trouble| failed(&trouble))?;
         let units = context.units_by_resource().into_values().flatten();
@@ -262,10 +267,10 @@ impl Job {
     }
 
     /// Units that were found by their id belong to the account that these credentials belong to.
-    async fn learn(&self, context: &Context, learned: &[UnitState]) -> Result<(), End> {
+    async fn learn(&self, context: &Context, learned: &[UnitState]) -> Result<(), JobEnd> {
         for unit in learned {
             let Some(row) = context.check.iter().find(|row| row.id == unit.resource) else { continue };
-            let recorder = Remote::new(self.api.clone(), self.lease.clone(), row.generation, self.log.clone());
+            let recorder = LeaseRecorder::new(self.api.clone(), self.lease.clone(), row.generation, self.log.clone());
             match recorder.save_unit(unit.clone()).await {
                 // It is being changed: whoever changes it writes it down.
                 Ok(()) | Err(RecordError::Failed(_)) => {}
@@ -276,7 +281,7 @@ impl Job {
     }
 
     /// What was seen becomes what the state remembers. Where much seems gone, what is not found stays as it was.
-    async fn refresh(&self, context: &Context, clouds: &Clouds, seen: &Drifted) -> Result<(), End> {
+    async fn refresh(&self, context: &Context, clouds: &Clouds, seen: &Drifted) -> Result<(), JobEnd> {
         let mut by_resource: std::collections::BTreeMap<_, Vec<refresh::Seen>> = std::collections::BTreeMap::new();
         for one in seen.believed() {
             by_resource.entry(one.0.resource.clone()).or_default().push(one.clone());
@@ -285,7 +290,7 @@ impl Job {
             let Some(units) = by_resource.remove(&row.id) else { continue };
             let before = row.status();
             let status = refresh::status_now(clouds, &row.id, &before, row.deleting, &units);
-            let recorder = Remote::new(self.api.clone(), self.lease.clone(), row.generation, self.log.clone());
+            let recorder = LeaseRecorder::new(self.api.clone(), self.lease.clone(), row.generation, self.log.clone());
             let names = refresh::changed(&before, &status);
             let written = async {
                 for (unit, observed) in units {
@@ -308,7 +313,7 @@ impl Job {
         Ok(())
     }
 
-    async fn import(&self, ask: &ImportAsk, clouds: &Clouds) -> Result<End, End> {
+    async fn import(&self, ask: &ImportAsk, clouds: &Clouds) -> Result<JobEnd, JobEnd> {
         let provider = clouds.provider(&ask.account).await.map_err(|trouble| failed(&trouble))?;
         let read = async {
             match ask.kind.as_str() {

@@ -26,7 +26,7 @@ const HASHES_MAX: usize = 1_000_000;
 
 type Hash = [u8; 32];
 
-pub struct Live {
+pub struct LiveTokens {
     control: Control,
     metrics: Metrics,
     hashes: Mutex<Hashes>,
@@ -44,7 +44,7 @@ struct Hashes {
     whole: bool,
 }
 
-impl Live {
+impl LiveTokens {
     pub fn new(control: Control, metrics: Metrics) -> Self {
         let (hashes, looked) = (Mutex::default(), tokio::sync::Mutex::new(None));
         Self { control, metrics, hashes, looked, waiting: Semaphore::new(WAITING_MAX), wanted: AtomicBool::new(false) }
