@@ -1,7 +1,7 @@
 //! The OpenAPI document, made from the descriptors: comments become descriptions, options become paths and security.
 
 use super::problem::{self, HttpOnly};
-use crate::api::methods::{Access, Method, Segment, methods};
+use crate::api::methods::{Access, Method, Rest, Segment, methods};
 use crate::api::page::PAGE_MAX;
 use crate::fault::Code;
 use crate::limits::BODY_BYTES_MAX;
@@ -98,6 +98,34 @@ fn operation(method: &Method, schemas: &mut Schemas) -> Value {
         .iter()
         .filter_map(|segment| if let Segment::Field(name) = segment { Some(name.as_str()) } else { None })
         .collect();
+    let parameters = parameters(method, rest, &input, &in_path, schemas);
+    let mut operation = json!({
+        "operationId": method.label.replace('.', "_"),
+        "tags": [descriptor.parent_service().name()],
+        "summary": method.summary,
+        "responses": answers(method, &input, !in_path.is_empty(), schemas),
+    });
+    describe(&mut operation, &description(method));
+    if !parameters.is_empty() {
+        operation["parameters"] = Value::Array(parameters);
+    }
+    if method.is_public() {
+        operation["security"] = json!([]);
+    }
+    if rest.has_body() {
+        operation["requestBody"] = request_body(&input, &in_path, schemas);
+    }
+    operation
+}
+
+/// The fields of the request that stand in the path or in the query, and the header of streams.
+fn parameters(
+    method: &Method,
+    rest: &Rest,
+    input: &MessageDescriptor,
+    in_path: &BTreeSet<&str>,
+    schemas: &mut Schemas,
+) -> Vec<Value> {
     let mut parameters = Vec::new();
     for field in input.fields() {
         let path = in_path.contains(field.name());
@@ -121,20 +149,19 @@ fn operation(method: &Method, schemas: &mut Schemas) -> Value {
         describe(&mut parameter, &comment(&field.parent_message().parent_file(), field.path()));
         parameters.push(parameter);
     }
-    let streams = method.streams;
-    if streams {
+    if method.streams {
         parameters.push(json!({
             "name": "Last-Event-ID", "in": "header", "schema": {"type": "integer", "format": "int64"},
-            "description": "Position of the last event that was seen, as browsers send it; goes before `after`.",
+            "description": "Position of the last event that was seen, as browsers send it; overrides `after`.",
         }));
     }
-    let mut operation = json!({
-        "operationId": method.label.replace('.', "_"),
-        "tags": [descriptor.parent_service().name()],
-        "summary": method.summary,
-        "responses": answers(method, &input, !in_path.is_empty(), schemas),
-    });
-    let mut text = comment(&descriptor.parent_service().parent_file(), descriptor.path());
+    parameters
+}
+
+/// The method's comment, who may call it, and whether it is audited.
+fn description(method: &Method) -> String {
+    let descriptor = &method.descriptor;
+    let text = comment(&descriptor.parent_service().parent_file(), descriptor.path());
     let needs = match method.access {
         Access::Public => "Needs no token.",
         Access::Anyone => "Needs a valid token of any role.",
@@ -143,33 +170,27 @@ fn operation(method: &Method, schemas: &mut Schemas) -> Value {
         Access::Admin => "Needs the role admin.",
         Access::Worker | Access::Unspecified => "",
     };
-    text = [text.as_str(), needs].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n\n");
+    let mut text = [text.as_str(), needs].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n\n");
     if !method.audit.is_empty() {
         text.push_str(" Written to the audit log.");
     }
-    describe(&mut operation, &text);
-    if !parameters.is_empty() {
-        operation["parameters"] = Value::Array(parameters);
-    }
-    if method.is_public() {
-        operation["security"] = json!([]);
-    }
-    if rest.has_body() {
-        let schema = match in_path.is_empty() {
-            true => schemas.reference(&input),
-            false => {
-                let given: Vec<FieldDescriptor> =
-                    input.fields().filter(|field| !in_path.contains(field.name())).collect();
-                object(given.into_iter(), schemas)
-            }
-        };
-        let mut content = json!({"schema": schema});
-        if input.get_field_by_name("files").is_some() {
-            content["example"] = json!({"files": [{"name": "net.yaml", "text": MANIFEST}]});
+    text
+}
+
+/// The request without the fields that stand in the path.
+fn request_body(input: &MessageDescriptor, in_path: &BTreeSet<&str>, schemas: &mut Schemas) -> Value {
+    let schema = match in_path.is_empty() {
+        true => schemas.reference(input),
+        false => {
+            let given: Vec<FieldDescriptor> = input.fields().filter(|field| !in_path.contains(field.name())).collect();
+            object(given.into_iter(), schemas)
         }
-        operation["requestBody"] = json!({"content": {"application/json": content}});
+    };
+    let mut content = json!({"schema": schema});
+    if input.get_field_by_name("files").is_some() {
+        content["example"] = json!({"files": [{"name": "net.yaml", "text": MANIFEST}]});
     }
-    operation
+    json!({"content": {"application/json": content}})
 }
 
 /// Every status that the operation can answer with.
