@@ -16,7 +16,7 @@ const V2: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
 /// What may follow version 2's head: addresses, and notes of the proxy's that are of no use here.
 const V2_BYTES_MAX: usize = 4096;
 
-/// Whoever has one IPv6 address has all of its network: they are counted together.
+/// The owner of one IPv6 address has the whole network: its addresses are counted together.
 pub fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX))),

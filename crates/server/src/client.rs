@@ -316,7 +316,7 @@ pub fn fingerprint(text: &str) -> Option<[u8; 32]> {
     Some(bytes)
 }
 
-/// Trusts one certificate, whoever signed it and whatever names are in it.
+/// Trusts one certificate, regardless of its issuer and names.
 #[derive(Debug)]
 pub(crate) struct Pinned {
     pub expected: ExpectedCertificate,

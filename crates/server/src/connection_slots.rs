@@ -264,7 +264,7 @@ mod tests {
         let third = slots.enter(three);
         assert!(first.leave.is_cancelled() && !second.leave.is_cancelled() && !third.leave.is_cancelled());
         assert!(!other.leave.is_cancelled());
-        // Whoever shows a token is not counted any more.
+        // A connection with a token is not counted any more.
         assert!(second.mark_known());
         let fourth = slots.enter(one);
         assert!(!third.leave.is_cancelled() && !fourth.leave.is_cancelled());

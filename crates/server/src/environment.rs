@@ -78,7 +78,7 @@ fn rule(schedule: &str, policy: &str) -> DriftRule {
 }
 
 impl Environment {
-    /// From the manifest as JSON. One that cannot be read protects: whoever wrote it meant something.
+    /// From the manifest as JSON. One that cannot be read protects, since its author had a reason to write it.
     pub fn of(id: &ResourceId, manifest: &Value) -> Self {
         let spec = manifest.get("spec").cloned().unwrap_or_default();
         let spec: Spec = match spec {

@@ -8,7 +8,7 @@ use std::time::Duration;
 pub const BODY_BYTES_MAX: usize = 32 << 20;
 /// What someone without a token may send: an identity provider's token is a few kilobytes.
 pub const PUBLIC_BYTES_MAX: usize = 256 << 10;
-/// Calls of them that are worked on at once, apart from everyone else's: whoever sends slowly makes way for others.
+/// Calls without a token that are processed at once, apart from all other calls; slow senders are evicted for others.
 pub const PUBLIC_CALLS_MAX: usize = 128;
 /// Of these, one address's.
 pub const PUBLIC_CALLS_PER_ADDRESS: usize = 16;
@@ -28,7 +28,7 @@ pub const HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);
 pub const PROXY_WITHIN: Duration = Duration::from_secs(5);
 /// How long an idle connection has to end after it was told to.
 pub const FAREWELL_WITHIN: Duration = Duration::from_secs(2);
-/// Connections that are about to make way for others.
+/// Connections that were evicted and are about to close.
 pub const ACCEPT_SLACK: usize = 64;
 /// So often it is looked at whether many connections have ended, and memory is to be given back for so many.
 pub const GIVE_BACK_EVERY: Duration = Duration::from_secs(5);
@@ -59,7 +59,7 @@ pub struct Limits {
     pub connections: usize,
     /// Connections of one address, or one IPv6 network, that showed no valid token.
     pub connections_per_address: usize,
-    /// How long one of them has before it may have to make way for another of its address.
+    /// How long such a connection is safe from eviction in favour of another one of its address.
     pub stranger_new: Duration,
     /// How long a connection that showed no valid token may go without a request.
     pub stranger_idle: Duration,
@@ -97,7 +97,7 @@ pub fn stranger_slots(connections: usize) -> usize {
     (connections / 4).max(1)
 }
 
-/// And those that are kept for whoever showed a valid token.
+/// Slots that are reserved for connections with a valid token.
 pub fn known_slots(connections: usize) -> usize {
     connections.saturating_sub(stranger_slots(connections)).max(1)
 }

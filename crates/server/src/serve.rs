@@ -87,7 +87,7 @@ pub async fn serve<A: Answer>(
     let giving_back = tokio::spawn(give_back(ended.clone()));
     let cut = CancellationToken::new();
     loop {
-        // Whoever has to make way is about to go: new connections wait in the kernel's queue until then.
+        // Connections that were told to close are about to end: new ones wait in the kernel's queue until then.
         let permit = tokio::select! {
             biased;
             () = stop.cancelled() => break,
@@ -237,8 +237,8 @@ fn builder() -> Builder<TokioExecutor> {
     builder
 }
 
-/// Lets the connection's slot know for how long it is used. What a stranger was answered does not keep its connection:
-/// the answers are short, and whoever takes them slowly has no claim to more time.
+/// Lets the connection's slot know for how long it is used. A response to a stranger does not keep its connection
+/// open: such responses are short, and a slow reader of one gets no extra time.
 async fn answered<A: Answer>(app: Arc<A>, request: Request<Incoming>, peer: Peer) -> Response<Body> {
     let slot = peer.slot.clone();
     let open = slot.open();

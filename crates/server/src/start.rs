@@ -225,7 +225,7 @@ async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartE
 }
 
 /// As many connections as there may be open files, which are let to be as many as they may: without a file for the next
-/// connection nobody gets in, whoever makes way.
+/// connection nobody gets in, even if others are closed.
 fn within_open_files(connections: usize) -> usize {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let wanted = (connections + ACCEPT_SLACK + OTHER_FILES) as u64;

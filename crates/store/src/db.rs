@@ -222,7 +222,7 @@ impl Row {
     }
 }
 
-/// A connection that belongs to whoever has it.
+/// A connection with one owner, outside the pool.
 pub(crate) enum Connection {
     Sqlite(Box<SqliteConnection>),
     Postgres(Box<PgConnection>),

@@ -198,7 +198,7 @@ fn open_to_others(about: &std::fs::Metadata) -> Option<u32> {
 }
 
 /// Makes a ring of one key at `path`, for the owner alone and durable before it is used. Two processes at once end with the
-/// same key: a finished file is linked into place, and whoever comes second reads the first one's.
+/// same key: a finished file is linked into place, and a second process reads the first one's key.
 pub(crate) fn create(path: &Path) -> Result<(KeyRing, String), StoreError> {
     let ring = KeyRing::generate()?;
     let half_made = write_beside(path, &ring)?;

@@ -318,7 +318,7 @@ impl Live {
         self.ring.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Whether it is time for another look; whoever is told so takes it.
+    /// Whether it is time to read the ring again; a caller who gets `true` must do so.
     fn is_due(&self, every: Duration) -> bool {
         let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
         let due = looked.at.elapsed() >= every;

@@ -27,7 +27,7 @@ const PARAMETERS: [&str; 14] = [
     "statement-cache-capacity",
 ];
 
-/// Asked of the server for each connection. A machine that vanished without a word is noticed by the server in half a
+/// Asked of the server for each connection. A machine that vanished without closing its connection is noticed in half a
 /// minute, and with it goes its lock; one that was frozen amid a transaction loses its connection.
 const SETTINGS: [(&str, &str); 6] = [
     ("tcp_keepalives_idle", "15"),
@@ -128,7 +128,7 @@ fn postgres(address: &str, rest: &str) -> Result<Location, StoreError> {
         Some(_) => options,
         None => options.application_name("berth"),
     };
-    // The usual default, encrypted only if the server likes and by whoever answers, is no protection.
+    // The usual default (encrypt only if the server offers it, without checking its certificate) is no protection.
     let unsaid = !says_tls && std::env::var_os("PGSSLMODE").is_none();
     let options = if unsaid && !is_local(&options) { options.ssl_mode(PgSslMode::VerifyFull) } else { options };
     Ok(Location(Kind::Postgres(Box::new(options))))

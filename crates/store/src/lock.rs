@@ -120,7 +120,7 @@ impl Lock {
         Ok((connection, Self::Shared))
     }
 
-    /// Writes down who has it, for whoever comes second.
+    /// Records the holder, to be shown to other processes.
     pub async fn sign(&self, connection: &mut Connection) -> Result<(), StoreError> {
         if let Self::Session { holder } = self {
             Query::new(sql::SET_HOLDER).bind(holder).execute(connection).await?;

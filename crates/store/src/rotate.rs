@@ -67,7 +67,7 @@ impl Store {
         }
     }
 
-    /// The same in parts, each of which ends soon after `within`: for whoever cannot wait for all of it.
+    /// The same in parts, each of which ends soon after `within`: for callers that cannot wait for the whole.
     pub async fn rotate_on(
         &self,
         from: RotateFrom,
@@ -216,7 +216,7 @@ impl Store {
     }
 }
 
-/// Where a rotation in parts goes on. To whoever holds it, it is a word without meaning.
+/// Where a rotation in parts continues. Opaque to callers.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RotateFrom {

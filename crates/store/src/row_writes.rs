@@ -297,7 +297,7 @@ impl WriteContext<'_> {
     }
 }
 
-/// A write about a resource that is not there would vanish without a word.
+/// Refuses a write about a resource that is not stored: it would have no effect and no error.
 fn known(rows: u64, resource: &ResourceId) -> Result<(), StoreError> {
     if rows == 0 { Err(StoreError::Unknown { of: resource.to_string() }) } else { Ok(()) }
 }

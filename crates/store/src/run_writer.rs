@@ -86,7 +86,7 @@ impl WriterLoop {
                 next = if writes.len() < BATCH_MAX { waiting.try_recv().ok() } else { None };
             }
             for (ack, answer) in acks.into_iter().zip(self.group(&writes).await) {
-                // Whoever no longer waits has been interrupted; the write stands all the same.
+                // A caller that no longer waits was interrupted; the write is committed all the same.
                 let _ = ack.send(answer);
             }
         }

@@ -126,7 +126,7 @@ impl SealedColumn {
                 }
                 if changed { serde_json::to_string(&sealed).map(Some).map_err(bad) } else { Ok(None) }
             }
-            // A value beside the sealed ones, such as the name of whoever holds the state.
+            // A value that is not sealed, such as the name of the state's holder.
             Shape::Text(_) if !row.text.starts_with(PREFIX) => Ok(None),
             Shape::Text(place) => turn(&place(row), &row.text),
         }
@@ -268,7 +268,7 @@ fn text(row: &Row, column: usize) -> Result<Cell, StoreError> {
 mod tests {
     use super::*;
 
-    /// Whoever gives secrets a new place has to tell how they get new keys.
+    /// A new column with secrets must be listed, so that key rotation reaches it.
     #[test]
     fn every_place_in_the_state_is_in_the_list() {
         let source = include_str!("sealed_place.rs");

@@ -111,7 +111,7 @@ impl Store {
         self.pool.close().await;
     }
 
-    /// Takes the exclusive right to write, for `what` (the command, shown to whoever comes second).
+    /// Takes the exclusive right to write, for `what` (the command, shown to others who try).
     pub async fn begin_run(&self, what: &str) -> Result<Run, StoreError> {
         Run::begin(self, what).await
     }

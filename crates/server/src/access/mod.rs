@@ -1,7 +1,7 @@
 //! Who may do what: tokens, roles and scopes, the layer that every call goes through, audit, and people's login.
 //!
 //! Every call is authenticated and its role is checked in one place ([`layer`]), by what the descriptors say of its method.
-//! Whether a resource is in the caller's scope is asked of the [`Principal`] by whoever knows the resource.
+//! Whether a resource is in the caller's scope is asked of the [`Principal`] by the service that knows the resource.
 
 mod attempts;
 pub mod audit;

@@ -30,7 +30,7 @@ const LEEWAY: Duration = Duration::from_secs(30);
 const ISSUED_WITHIN: Duration = Duration::from_secs(3600);
 const NAME_CHARS_MAX: usize = 400;
 const EMAIL: &str = "email";
-/// Claims that people may choose for themselves: whoever is let in by these lets everyone in.
+/// Claims that users may choose for themselves: a rule on these would admit everyone.
 const CHOSEN_CLAIMS: [&str; 4] = ["preferred_username", "name", "nickname", "given_name"];
 /// Signatures by the provider's private key; never ones that a public text would suffice for.
 const ALGORITHMS: [Algorithm; 9] = [

@@ -425,7 +425,7 @@ impl pb::access_server::Access for Service {
             "" => RotateFrom::default(),
             text => RotateFrom::parse(text).ok_or_else(|| invalid_argument("from", "it is no answer's `next`"))?,
         };
-        // Before it begins: whoever goes away in the middle has rotated all the same.
+        // Before it begins: the rotation counts even if the caller disconnects.
         let note = note("rotate keys", "", "");
         self.control.audit(note, &caller.actor, Timestamp::now()).await.map_err(Fault::from)?;
         let step = self.control.store().rotate_on(from, PART, |_| {}).await.map_err(Fault::from)?;

@@ -167,7 +167,7 @@ impl Tasks for Service {
         let caller = principal(&request)?;
         let loads = self.0.control.loads().await.map_err(Fault::from)?;
         let mine = |load: &berth_store::AccountLoad| {
-            // Whoever is confined to an env sees the accounts of that env.
+            // A caller who is confined to an env sees the accounts of that env.
             let account = berth_clouds::accounts::account_id(&load.account);
             let env = account.map(|account| account.env).unwrap_or_default();
             caller.covers(&load.org, if env.is_empty() { &caller.env } else { &env })

@@ -48,7 +48,7 @@ impl<'a> Decider<'a> {
             Some(id) => self.resource(&id).await?,
             None => None,
         };
-        // Said without its secrets, which may be unreadable: that is for whoever carries the task out to tell.
+        // Read without its secrets: if those are unreadable, the task reports it.
         let limit = match stored {
             Some(stored) => read_account(&stored)?.max_concurrent_tasks,
             None => 0,

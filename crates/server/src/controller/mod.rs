@@ -191,7 +191,7 @@ impl Controller<'_> {
             let account_limit = match decider.account_limit(&account).await {
                 Ok(limit) => limit,
                 Err(fault) if fault.code == Code::Unavailable => return Err(fault),
-                // Whoever carries the check out says what is wrong with the account; one at a time is enough for that.
+                // The check reports what is wrong with the account; one check at a time is enough for that.
                 Err(_) => 1,
             };
             resources.sort_by(|a, b| (&a.service, &a.id.org, &a.id).cmp(&(&b.service, &b.id.org, &b.id)));

@@ -308,7 +308,7 @@ impl Gateway {
             }
             json_reader::text(field, &value, out).map_err(|why| invalid_argument(&name, &why))?;
         }
-        // Whoever lost a stream goes on where it broke off.
+        // A client that lost its stream continues after the last event that it saw.
         if let (Some(after), Some(last)) = (route.after, parts.headers.get(&LAST_EVENT_ID)) {
             let last = String::from_utf8_lossy(last.as_bytes());
             json_reader::text(&shape.fields[after], last.trim(), out)

@@ -37,8 +37,8 @@ pub fn worker_service(server: &Arc<ServerState>) -> WorkerServiceServer<Service>
         .max_encoding_message_size(MESSAGE_BYTES_MAX)
 }
 
-/// Lets a few through at once and then one at a time: a store that is written to all the time wakes whoever waits for
-/// something in it far more often than there is something for them.
+/// Lets a few through at once and then one at a time: a busy store wakes waiting tasks far more often than there is something
+/// for them.
 struct Bucket {
     left: f64,
     at: Instant,

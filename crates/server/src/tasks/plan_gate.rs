@@ -116,7 +116,7 @@ pub async fn decide_plan(
 
 /// The resources whose objects a plan would use.
 struct Used {
-    /// Those that the resource refers to, by name or by id: whoever applied it may change them, too.
+    /// Those that the resource refers to, by name or by id: the caller who applied it may change them, too.
     known: Vec<ResourceId>,
     /// There are others, in another org or env.
     elsewhere: bool,

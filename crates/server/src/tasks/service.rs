@@ -277,7 +277,7 @@ impl ServerState {
         let decided = match decide_plan(self, &task, &plan, &text, Identity::from_text(request.identity).as_ref()).await
         {
             Ok(decided) => decided,
-            // It was applied or deleted anew meanwhile: whoever has it next plans what is wanted now.
+            // It was applied or deleted again meanwhile: the next task plans the new desired state.
             Err(fault) if fault.code == Code::Conflict => {
                 let back = self.control.release(&held, &fault.message, self.now()).await;
                 back.map_err(|error| self.refused(error))?;

@@ -25,7 +25,7 @@ pub async fn run_and_wait(server: &ServerState, task: NewTask, timeout: Duration
     result
 }
 
-/// Cancels the task when whoever waits goes away.
+/// Cancels the task when the caller stops waiting.
 struct Waiting {
     control: Control,
     id: Option<TaskId>,

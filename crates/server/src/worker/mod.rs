@@ -363,7 +363,7 @@ impl Worker {
         streaming.abort();
         log.flush(&*self.api, &lease).await;
         let told = match end {
-            // Lost on the way: whoever has it now goes on.
+            // The lease was lost: the worker that has it now continues.
             _ if !lease.holds() => {
                 tracing::warn!(task = %lease.held.task, "the lease ended before the task; whoever has it now goes on");
                 Ok(())

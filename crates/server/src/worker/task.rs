@@ -19,8 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio_util::sync::CancellationToken;
 
-const FIRST_GO_OTHERS: &str =
-    "what uses the old one goes before it can be replaced: delete that, then apply both again";
+const FIRST_GO_OTHERS: &str = "it can be replaced only when no other resource uses the old object: delete those that do, then apply all of them again";
 
 /// The wish that a task stops after the call in flight.
 #[derive(Default)]
@@ -165,7 +164,7 @@ impl Job {
         with_call_permit(Arc::new(move || lease.holds()), work).await
     }
 
-    /// Plan, the server's word on it, then converge.
+    /// Plans, asks the server for permission, then converges.
     async fn change(&self, request: Request, generation: i64, clouds: &Clouds) -> Result<JobEnd, JobEnd> {
         self.log.line("reading the cloud");
         let planned = self.stopper.unless_stopped(plan(clouds, &request)).await?;
@@ -272,7 +271,7 @@ impl Job {
             let Some(row) = context.check.iter().find(|row| row.id == unit.resource) else { continue };
             let recorder = LeaseRecorder::new(self.api.clone(), self.lease.clone(), row.generation, self.log.clone());
             match recorder.save_unit(unit.clone()).await {
-                // It is being changed: whoever changes it writes it down.
+                // A change of it is running, and records the status.
                 Ok(()) | Err(RecordError::Failed(_)) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -305,7 +304,7 @@ impl Job {
                 Ok(())
             };
             match written.await {
-                // It is being changed: whoever changes it writes down what it became.
+                // A change of it is running, and records the unit.
                 Ok(()) | Err(RecordError::Failed(_)) => {}
                 Err(error) => return Err(error.into()),
             }

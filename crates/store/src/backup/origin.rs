@@ -1,4 +1,4 @@
-//! Who made a backup. Its own keys prove nothing: whoever forges one puts in keys of their own.
+//! Who made a backup. The keys inside prove nothing: a forged backup holds keys of the forger.
 
 use super::{BackupError, Identity};
 use crate::db::{Connection, Query};
@@ -18,7 +18,7 @@ const ACCESS: &str = "SELECT name, role, org, env FROM tokens WHERE revoked_at I
 pub enum Origin {
     /// A key of the ring that was here before it.
     Key(String),
-    /// Whoever knows the passphrase.
+    /// Somebody who knows the passphrase.
     Passphrase,
     /// Nothing; the caller accepted that.
     Unknown,

@@ -306,7 +306,7 @@ where
     })
 }
 
-/// Whoever was at work when the backup was made has no right to write here.
+/// Runs and servers of the time of the backup have no right to write here.
 async fn fence_off(connection: &mut Connection, fence: i64) -> Result<(), StoreError> {
     Query::new(LEAP_FENCE).bind(fence).bind(LEAP).execute(connection).await?;
     Query::new(END_LEASES).execute(connection).await?;

@@ -124,7 +124,7 @@ impl Operation for Revoke {
         found(tx, &self.id).await?;
         tx.execute(Query::new(REVOKE).bind(&self.id).bind(self.now.as_microsecond())).await?;
         tx.audit(&self.audit, &self.actor, self.now);
-        // Whoever keeps tokens in memory should look again.
+        // Servers that cache tokens must read them again.
         tx.news = true;
         found(tx, &self.id).await
     }

@@ -269,7 +269,7 @@ struct Stored {
     digest: String,
     account: String,
     service: String,
-    /// Empty where the author is known by name alone, as an earlier version left it: whoever applies it again is it then.
+    /// Empty where the author is known by name alone, as an earlier version left it: the next caller who applies it becomes the author.
     applied_id: String,
 }
 
@@ -477,7 +477,7 @@ async fn look(all: &[(usize, &PreparedResource)], tx: &mut Tx<'_>) -> Result<Has
     Ok(stored)
 }
 
-/// Whoever refers to something that is being deleted would wait for it for ever, or keep it: such an apply is refused. What
+/// A resource that refers to one that is being deleted would wait for ever, or keep it: such an apply is refused. What
 /// is declared along with it is wanted again.
 async fn going<'a>(
     all: &[(usize, &'a PreparedResource)],

@@ -53,7 +53,7 @@ impl Operation for Approve {
 }
 
 impl Control {
-    /// Refused when nothing waits; or where whoever approves has applied it; `OtherPlan` when another plan does.
+    /// Refused when no plan waits, or when the caller applied the resource; `OtherPlan` when another plan waits.
     pub async fn approve(
         &self,
         id: &ResourceId,

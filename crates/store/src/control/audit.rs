@@ -75,7 +75,7 @@ struct NewEntry {
 }
 
 impl AuditEntry {
-    /// The hash that this entry has after one whose hash is `previous`: for whoever does not take a server's word for it.
+    /// The hash of this entry after one whose hash is `previous`: for clients that verify the log themselves.
     pub fn computed_hash(&self, previous: &str) -> String {
         hash(
             previous,
@@ -305,7 +305,7 @@ impl Store {
             }
         }
         if state.last != last || state.head != head {
-            // Whoever was further already misses what came after the head.
+            // A reader that was further already misses the entries after the head.
             let at = state.last.min(last).saturating_add(1);
             let why = if is_genuine && state.last != last { AuditBroken::Entry } else { AuditBroken::Head };
             return broken(state, at, why);

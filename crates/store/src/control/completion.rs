@@ -289,7 +289,7 @@ impl Operation for Report {
                     }
                     Ok(())
                 }
-                // Said again by whoever ended it.
+                // Reported again by the worker that ended it.
                 Some(one) if !one.task.state.is_open() && one.task.fence == op.held.fence => Ok(()),
                 _ => Err(ControlError::Fenced),
             };

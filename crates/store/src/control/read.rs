@@ -329,7 +329,7 @@ impl Control {
         self.store().pool().rows(Query::about(PARENTS, id), |row| rows::id_at(row, 0)).await
     }
 
-    /// In the order of their commits: whoever has seen one has missed none before it.
+    /// In the order of their commits: a reader that has seen one has missed none before it.
     pub async fn events_after(&self, after: i64, filter: &EventFilter, limit: u32) -> Result<Vec<Event>, StoreError> {
         self.some_events(EVENTS_AFTER, after, filter, limit).await
     }

@@ -108,7 +108,7 @@ where
     }
 
     fn send(self: Box<Self>) {
-        // Whoever no longer waits has been interrupted; the write stands all the same.
+        // A caller that no longer waits was interrupted; the write is committed all the same.
         let _ = self.ack.send(self.answer.unwrap_or(Err(ControlError::Store(StoreError::Ended))));
     }
 }

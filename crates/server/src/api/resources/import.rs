@@ -30,7 +30,7 @@ pub async fn import(
     request: pb::ImportRequest,
 ) -> Result<pb::ImportResponse, Fault> {
     let ask = read(request)?;
-    // Whoever takes over a whole account acts in that org and env.
+    // The import of a whole account is an act in its org and env.
     let place = ResourceId {
         kind: if ask.kind.is_empty() { "Import".into() } else { ask.kind.clone() },
         name: if ask.name.is_empty() { "all".into() } else { ask.name.clone() },

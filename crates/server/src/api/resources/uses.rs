@@ -53,7 +53,7 @@ fn spelt(literals: Vec<(String, String)>) -> Vec<(String, String)> {
     all
 }
 
-/// Whoever uses a resource's object must be one who may change that resource.
+/// A caller who uses a resource's object must be allowed to change that resource.
 pub async fn check(server: &ServerState, caller: &Principal, manifests: &[Manifest]) -> Result<(), Fault> {
     let uses = uses(server, manifests).await?;
     let mut problems = Vec::new();

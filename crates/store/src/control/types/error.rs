@@ -6,7 +6,7 @@ use berth_model::ResourceId;
 /// Why a server's operation was not done. All but `Store` are answers, not failures.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
-    /// The task is no longer held by whoever asked: its lease ended, or another holds it now.
+    /// The caller no longer holds the task: its lease ended, or another worker holds it now.
     #[error("the lease of this task has ended or is another worker's")]
     Fenced,
     /// Another generation is stored than the one that the change was made for (0: there is none).
@@ -21,7 +21,7 @@ pub enum ControlError {
     /// Something that stays refers to what should go.
     #[error("{id} cannot be deleted: {by} refers to it{}", and_more(*.more))]
     InUse { id: Box<ResourceId>, by: Box<ResourceId>, more: usize },
-    /// Whoever asks to approve is the one who applied it, by whatever name.
+    /// The caller who approves is the one who applied it, under the same or another name.
     #[error("{by} applied {id}: somebody else must approve it")]
     OwnChange { id: Box<ResourceId>, by: String },
     /// Who applied it is known by name alone, from before identities were kept: it cannot be told from the approver.
