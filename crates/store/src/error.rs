@@ -55,7 +55,7 @@ pub enum StoreError {
     NotRotated { count: u64, first: String },
     #[error("{count} secrets were sealed with an old key while they were being sealed with the new one")]
     OldKeyInUse { count: u64 },
-    #[error("the state holds something unreadable in {of}: {cause}")]
+    #[error("{of} cannot be read from the state: {cause}")]
     Corrupt { of: String, cause: String },
     /// What should be written is larger than the state takes.
     #[error("{what} is {bytes} bytes long, and at most {limit} can be kept")]

@@ -11,7 +11,7 @@ const SENTENCES: [(&str, &str, &str); 4] = [
         "lookup address",
         "the system's resolver has no code for it, and only the advice depends on it",
     ),
-    ("store/src/control/writer.rs", "in progress", "what PostgreSQL's pg_xact_status answers is a code"),
+    ("store/src/control/server_writer.rs", "in progress", "what PostgreSQL's pg_xact_status answers is a code"),
     ("berth/src/remote/follow.rs", "queued again", "the name of an event is a code of the API"),
     ("model/src/rule.rs", "Syntax error: ", "the parser of rules gives nothing but a text, which is only worded anew"),
 ];
