@@ -1,13 +1,13 @@
 //! The command line. Nothing is built before the arguments are read; only commands that talk to something start a runtime.
 
 mod args;
+mod backend;
 mod cli;
 mod commands;
 mod failure;
 mod local;
 mod remote;
 mod signals;
-mod source;
 mod view;
 
 use clap::{CommandFactory, FromArgMatches};

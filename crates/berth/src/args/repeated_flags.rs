@@ -3,13 +3,12 @@
 //! A line of help that ends with a command has it after `:   `, or is the command itself. It is written without the flags that
 //! choose a state, a context or the simulated clouds; they are added here, as far as that command takes them.
 
-use crate::args::{ServerArgs, WorkspaceArgs};
 use crate::cli::Cli;
+use berth_model::ResourceId;
 use berth_model::phrasing::shell_word;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Command, CommandFactory};
 use std::ffi::{OsStr, OsString};
-use std::path::Path;
 use std::sync::OnceLock;
 
 const BEGINS: &str = "berth ";
@@ -31,15 +30,6 @@ static TYPED: OnceLock<RepeatedFlags> = OnceLock::new();
 pub struct RepeatedFlags(Vec<(&'static str, Option<OsString>)>);
 
 impl RepeatedFlags {
-    fn new(state: Option<&Path>, sandbox: bool, server: &ServerArgs) -> Self {
-        // One that stands in the environment is there for the next command too.
-        let typed = |state: &&Path| std::env::var_os("BERTH_STATE").is_none_or(|var| var != state.as_os_str());
-        let state = state.filter(typed).map(|state| (STATE, Some(state.as_os_str().to_owned())));
-        let context = server.context.as_ref().map(|name| (CONTEXT, Some(name.into())));
-        let flags = [(SANDBOX, sandbox), (LOCAL, server.local)].into_iter().filter(|(_, given)| *given);
-        Self(flags.map(|(id, _)| (id, None)).chain(state).chain(context).collect())
-    }
-
     fn read(matches: &ArgMatches) -> Self {
         let (mut matches, mut name) = (matches, "");
         while let Some((inner_name, inner)) = matches.subcommand() {
@@ -91,12 +81,6 @@ impl RepeatedFlags {
     }
 }
 
-impl From<&WorkspaceArgs> for RepeatedFlags {
-    fn from(args: &WorkspaceArgs) -> Self {
-        Self::new(args.state.state.as_deref(), args.sandbox.sandbox, &args.server)
-    }
-}
-
 /// Keeps what was typed, for the lines that are printed later.
 pub fn remember(matches: &ArgMatches) {
     _ = TYPED.set(RepeatedFlags::read(matches));
@@ -105,6 +89,11 @@ pub fn remember(matches: &ArgMatches) {
 /// The line as it is to be typed after the command that was typed.
 pub fn complete(line: &str) -> String {
     TYPED.get().map_or_else(|| line.to_owned(), |flags| flags.complete(line))
+}
+
+/// A command to type about a resource, with what it takes to find it again.
+pub fn command(verb: &str, id: &ResourceId) -> String {
+    complete(&format!("berth {verb} {id}{}", id.flags()))
 }
 
 #[cfg(test)]
@@ -142,5 +131,15 @@ mod tests {
         for (typed, line, wanted) in cases {
             assert_eq!(flags(typed).complete(line), wanted, "after `{typed}`");
         }
+    }
+
+    #[test]
+    fn commands_name_the_place() {
+        let mut id = ResourceId::new("CivoVpc", "net");
+        assert_eq!(command("get", &id), "berth get CivoVpc/net");
+        id.env = "prod".into();
+        assert_eq!(command("get", &id), "berth get CivoVpc/net --env prod");
+        id.env = "it's prod".into();
+        assert_eq!(command("get", &id), r"berth get CivoVpc/net --env 'it'\''s prod'");
     }
 }

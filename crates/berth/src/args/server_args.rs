@@ -31,6 +31,11 @@ impl ServerArgs {
         }
     }
 
+    /// What `--org` and `--env` are for a command that only a server can answer.
+    pub fn scope(&self, given: &ScopeArgs) -> Result<ScopeArgs, Failure> {
+        Ok(Which::Server(self.server()?).scope(given))
+    }
+
     /// For commands that only a server can answer.
     pub fn server(&self) -> Result<Target, Failure> {
         let none = || {

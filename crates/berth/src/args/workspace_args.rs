@@ -48,9 +48,15 @@ pub struct LookArgs {
 }
 
 impl LookArgs {
+    /// The same state, for what takes these arguments.
+    pub fn workspace(&self) -> WorkspaceArgs {
+        let sandbox = SandboxArgs { sandbox: self.sandbox, speed: None };
+        WorkspaceArgs { state: self.state.clone(), sandbox, server: self.server.clone() }
+    }
+
     /// The state that is meant, or a server.
     pub fn which(&self) -> Result<Which, Failure> {
-        self.server.which(self.state.path_for(self.sandbox)?, self.state.asked(self.sandbox))
+        self.workspace().which()
     }
 }
 

@@ -1,11 +1,10 @@
 //! `berth accounts`: how busy a server keeps each account.
 
 use crate::args::ServerArgs;
-use crate::cli::{Threads, block_on};
 use crate::failure::{CommandResult, Exit};
-use crate::local::stored::or_dash;
-use crate::remote::Remote;
-use crate::view::output::{self, Format, OutputArgs, Table};
+use crate::remote::with_server;
+use crate::view::output::{self, OutputArgs, Table};
+use crate::view::resource_view::or_dash;
 use berth_server::pb;
 use serde_json::{Value, json};
 
@@ -20,14 +19,12 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> CommandResult {
-    let target = args.server.server()?;
-    let accounts = block_on(Threads::One, async {
-        let remote = Remote::open(target).await?;
+    let accounts = with_server(&args.server, async |remote| {
         let answer = remote.client.tasks().accounts(pb::ListAccountsRequest {}).await;
         Ok(answer.map_err(|status| remote.fail(&status))?.into_inner().accounts)
     })?;
     let format = args.output.output;
-    if accounts.is_empty() && matches!(format, Format::Table | Format::Wide) {
+    if accounts.is_empty() && format.is_for_people() {
         anstream::eprintln!("no account is in use");
         return Ok(Exit::Done);
     }

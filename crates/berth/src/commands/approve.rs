@@ -1,13 +1,12 @@
 //! `berth approve`: lets a plan that waits in a protected environment go on, after it was looked at.
 
-use crate::args::{ScopeArgs, ServerArgs, Which, WorkspaceArgs};
-use crate::cli::{Threads, block_on};
+use crate::args::repeated_flags;
+use crate::args::{ScopeArgs, ServerArgs};
+use crate::backend::lookup;
 use crate::commands::get;
 use crate::failure::{CommandResult, Exit, Failure};
-use crate::local::stored;
-use crate::remote::carry_out::print_verdicts;
-use crate::remote::{Remote, messages};
-use crate::source::Source;
+use crate::remote::carry_out::judgement;
+use crate::remote::{Remote, messages, with_server};
 use crate::view::confirm::ask;
 use crate::view::output::{self, Format, OutputArgs};
 use crate::view::plan_view;
@@ -41,17 +40,14 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> CommandResult {
-    let target = args.server.server()?;
-    let scope = Which::Server(target.clone()).scope(&args.scope);
-    let approved = block_on(Threads::One, async {
-        let remote = Remote::open(target).await?;
-        let stored = stored::one(&Source::Server(remote.clone()), &args.what, &scope).await?;
-        approve(&args, &remote, &stored.id).await
+    let scope = args.server.scope(&args.scope)?;
+    let approved = with_server(&args.server, async |remote| {
+        let stored = lookup::one(remote, &args.what, &scope).await?;
+        approve(&args, remote, &stored.id).await
     })?;
     let shown = messages::stored(&approved);
-    let workspace = WorkspaceArgs { server: args.server.clone(), ..WorkspaceArgs::default() };
     let text = |_| {
-        let wait = stored::command("wait", &shown.id, &workspace);
+        let wait = repeated_flags::command("wait", &shown.id);
         format!("{} is approved\n  to follow it:   {}\n", harmless_line(&shown.id.to_string()), harmless_line(&wait))
     };
     output::show(args.output.output, &get::as_json(&shown, approved.sandbox)?, text, || vec![shown.id.to_string()])?;
@@ -82,7 +78,7 @@ async fn approve(args: &Args, remote: &Remote, id: &berth_model::ResourceId) -> 
     let by = if resource.applied_by.is_empty() { "someone".to_owned() } else { resource.applied_by.clone() };
     anstream::eprintln!("applied by {}, plan {}", harmless_line(&by), harmless_line(&planned.digest));
     anstream::eprint!("{}", plan_view::text(&plan, format == Format::Wide, true));
-    print_verdicts(&planned.verdicts);
+    judgement(&planned.verdicts).print();
     if !args.yes {
         if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
             return Err(Failure::new("not approved, and there is no terminal to ask on").help("add --yes"));

@@ -3,10 +3,10 @@
 use crate::cli::{Threads, block_on};
 use crate::commands::token::brief;
 use crate::failure::{CommandResult, Exit, Failure};
-use crate::local::stored::or_dash;
 use crate::remote::contexts::{ContextArg, told};
 use crate::remote::kept_heads;
-use crate::view::output::{self, Format, OutputArgs, Table};
+use crate::view::output::{self, OutputArgs, Table};
+use crate::view::resource_view::or_dash;
 use berth_server::client::Client;
 use berth_server::pb;
 use serde_json::{Value, json};
@@ -90,7 +90,7 @@ pub fn run(args: Args) -> CommandResult {
 fn list(args: List) -> CommandResult {
     let entries = block_on(Threads::One, async { read(&args.context.client().await?, &args).await })?;
     let format = args.output.output;
-    if entries.is_empty() && matches!(format, Format::Table | Format::Wide) {
+    if entries.is_empty() && format.is_for_people() {
         anstream::eprintln!("nothing of that kind was done");
         return Ok(Exit::Done);
     }

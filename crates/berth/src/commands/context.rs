@@ -1,9 +1,9 @@
 //! `berth context`: which servers are known, and which one commands go to.
 
 use crate::failure::{CommandResult, Exit};
-use crate::local::stored::or_dash;
 use crate::remote::contexts::{self, Context, Contexts};
 use crate::view::output::{self, Format, OutputArgs, Table};
+use crate::view::resource_view::or_dash;
 use serde_json::{Value, json};
 
 /// Choose the server that commands go to
@@ -75,7 +75,7 @@ pub fn run(args: Args) -> CommandResult {
 
 fn list(format: Format) -> CommandResult {
     let known = Contexts::load()?;
-    if known.contexts.is_empty() && matches!(format, Format::Table | Format::Wide) {
+    if known.contexts.is_empty() && format.is_for_people() {
         anstream::eprintln!("no server is known yet; to make a context:   berth login URL");
         return Ok(Exit::Done);
     }
@@ -117,7 +117,7 @@ fn embedded() -> CommandResult {
 
 fn show(format: Format) -> CommandResult {
     let Some(target) = contexts::active()? else {
-        if matches!(format, Format::Table | Format::Wide) {
+        if format.is_for_people() {
             anstream::eprintln!("no server is chosen: commands use the embedded engine");
         }
         output::show(format, &Value::Null, |_| String::new(), Vec::new)?;

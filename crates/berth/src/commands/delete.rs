@@ -1,27 +1,17 @@
 //! `berth delete`: takes away what was applied, those that refer to others first.
 
-use crate::args::{Address, ConfirmArgs, RecreateArgs, RunArgs, ScopeArgs, Which, WorkspaceArgs};
-use crate::cli::{Threads, block_on};
+use crate::args::{Address, ConfirmArgs, RecreateArgs, RunArgs, ScopeArgs, WorkspaceArgs};
+use crate::backend::{Access, Backend, ChangeOptions, lookup, with_backend};
 use crate::commands::kubeconfig;
 use crate::failure::{CommandResult, Exit, Failure};
-use crate::local::carry_out::{allowed, carry_out, make_plan, print_result, took_text};
-use crate::local::workspace::Workspace;
-use crate::local::{manifests, policies, stored};
-use crate::remote::carry_out::Job;
-use crate::remote::contexts::Target;
-use crate::remote::{self, Remote};
-use crate::source::Source;
-use crate::view::output::{Format, OutputArgs};
-use crate::view::plan_view;
+use crate::local::carry_out::{print_result, took_text};
+use crate::local::manifests;
+use crate::view::output::OutputArgs;
 use berth_engine::{Known, Plan, Report, parents};
 use berth_model::ResourceId;
-use berth_store::{Entries, Filter};
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
-
-/// How many changes are looked through for a resource that is not there.
-const JOURNAL_MAX: u32 = 10_000;
+use std::time::Duration;
 
 /// Delete what was applied
 #[derive(clap::Args, Debug)]
@@ -59,7 +49,7 @@ pub fn run(args: Args) -> CommandResult {
     let which = args.workspace.which()?;
     let scope = which.scope(&args.scope);
     let what = if args.file.is_empty() {
-        What::Addresses(args.what.iter().map(|text| Address::parse(text, &scope)).collect::<Result<_, _>>()?)
+        What::Addresses(lookup::addresses(&args.what, &scope)?)
     } else {
         let loaded = manifests::load(&args.file, &which)?;
         if loaded.has_errors() {
@@ -68,90 +58,32 @@ pub fn run(args: Args) -> CommandResult {
         let loaded = loaded.narrow(&args.scope)?;
         What::Ids(loaded.manifests.into_iter().map(|m| m.id).collect())
     };
-    if let Which::Server(target) = which {
-        return block_on(Threads::One, on_server(&args, target, what));
-    }
-    block_on(Threads::beside(&args.workspace.sandbox), async {
-        let workspace = Workspace::open_existing(&args.workspace).await?;
-        let result = delete(&args, &workspace, what).await;
-        workspace.close().await;
-        result
-    })
+    with_backend(&args.workspace, Access::Clouds, async |backend| delete(&args, backend, &what).await)
 }
 
-async fn delete(args: &Args, workspace: &Workspace, what: What) -> CommandResult {
-    let run = workspace.store.begin_run("delete").await?;
-    let known = workspace.known_all().await?;
-    let source = workspace.source();
-    let mut ids = meant(&source, &known, &what).await?;
+async fn delete(args: &Args, backend: &dyn Backend, what: &What) -> CommandResult {
+    backend.begin("delete").await?;
+    let known = backend.known().await?;
+    let mut ids = meant(backend, &known, what).await?;
     if ids.is_empty() {
         return nothing(args);
     }
     include_referrers(&known, &mut ids, args.cascade)?;
-
-    let unwanted: Vec<ResourceId> = ids.into_iter().collect();
-    let (mut request, clouds) = workspace.request(&[], unwanted).await?;
-    request.known = known;
-    let planned = make_plan(&clouds, &request, &workspace.store, &|_| None).await?;
+    let ids: Vec<ResourceId> = ids.into_iter().collect();
     let format = args.output.output;
-    if matches!(format, Format::Table | Format::Wide) {
-        anstream::eprint!("{}", plan_view::text(&planned.plan, format == Format::Wide, args.confirm.allow_replace));
+    let options = ChangeOptions { confirm: args.confirm, recreate: RecreateArgs::default(), run: &args.run, format };
+    let ended = backend.delete(known, ids.clone(), &options).await?;
+    if ended.exit != Exit::Done {
+        return Ok(ended.exit);
     }
-    policies::check(&workspace.store, &request, &planned.plan).await?;
-    let confirm = ConfirmArgs { sandbox: args.workspace.sandbox.sandbox, ..args.confirm };
-    allowed(&planned.plan, confirm, &request)?;
-    let started = Instant::now();
-    for id in &request.unwanted {
-        run.set_deleting(id).await?;
+    if !args.run.no_wait {
+        kubeconfig::forget(backend, &ids)?;
     }
-    let count = request.unwanted.len();
-    let exit = carry_out(&clouds, &run, &request, planned, &args.run, format).await?;
-    if exit == Exit::Done {
-        kubeconfig::forget(&source, &args.workspace, &request.unwanted)?;
-    }
-    if exit == Exit::Done && matches!(format, Format::Table | Format::Wide) {
-        anstream::eprintln!("\n{count} deleted in {}", took_text(started.elapsed()));
-    }
-    Ok(exit)
-}
-
-/// The same by a server: it takes away what is left of them, in order, and forgets them.
-async fn on_server(args: &Args, target: Target, what: What) -> CommandResult {
-    let remote = Remote::open(target).await?;
-    let source = Source::Server(remote.clone());
-    let mut known = Known::default();
-    for stored in source.resources(&Filter::default()).await? {
-        known.resources.insert(stored.id.clone(), stored.known()?);
-    }
-    let mut ids = meant(&source, &known, &what).await?;
-    if ids.is_empty() {
-        return nothing(args);
-    }
-    include_referrers(&known, &mut ids, args.cascade)?;
-    let count = ids.len();
-    let gone: Vec<ResourceId> = ids.iter().cloned().collect();
-    let format = args.output.output;
-    let job = Job {
-        remote: &remote,
-        files: Vec::new(),
-        delete: ids.into_iter().collect(),
-        loaded: None,
-        confirm: args.confirm,
-        recreate: RecreateArgs::default(),
-        run: &args.run,
-        format,
-        promise: None,
-        workspace: &args.workspace,
-    };
-    let ended = remote::carry_out::carry_out(job).await?;
-    if ended.exit == Exit::Done && !args.run.no_wait {
-        kubeconfig::forget(&source, &args.workspace, &gone)?;
-    }
-    if ended.exit == Exit::Done && matches!(format, Format::Table | Format::Wide) {
+    if format.is_for_people() {
         let done = if args.run.no_wait { "being deleted" } else { "deleted" };
-        anstream::eprintln!("\n{count} {done} in {}", took_text(ended.began.elapsed()));
+        anstream::eprintln!("\n{} {done} in {}", ids.len(), took_text(ended.began.elapsed()));
     }
-    Ok(ended.exit)
+    Ok(Exit::Done)
 }
 
 fn nothing(args: &Args) -> CommandResult {
@@ -161,7 +93,7 @@ fn nothing(args: &Args) -> CommandResult {
 }
 
 /// What is to be deleted, of what there is.
-async fn meant(source: &Source, known: &Known, what: &What) -> Result<BTreeSet<ResourceId>, Failure> {
+async fn meant(backend: &dyn Backend, known: &Known, what: &What) -> Result<BTreeSet<ResourceId>, Failure> {
     let mut ids: BTreeSet<ResourceId> = BTreeSet::new();
     let addresses = match what {
         // A folder may hold more than what was applied; what is not there needs no deleting.
@@ -174,34 +106,17 @@ async fn meant(source: &Source, known: &Known, what: &What) -> Result<BTreeSet<R
     for address in addresses {
         let mut found: Vec<&ResourceId> = known.resources.keys().filter(|id| address.matches(id)).collect();
         // A deletion that was interrupted is gone on with by the same command: what it took away is no mistake.
-        if found.is_empty() && !was_here(source, address).await? {
-            return Err(stored::not_applied(source, address).await?);
+        if found.is_empty() && !backend.was_deleted(address).await? {
+            return Err(lookup::not_applied(backend, address).await?);
         }
         // Whoever names one means one.
         if address.name.is_some() && found.len() > 1 {
             found.sort();
-            return Err(stored::ambiguous(address, &found));
+            return Err(lookup::ambiguous(address, &found));
         }
         ids.extend(found.into_iter().cloned());
     }
     Ok(ids)
-}
-
-async fn was_here(source: &Source, address: &Address) -> Result<bool, Failure> {
-    match source {
-        Source::Local(store) => {
-            let changes = store.journal(Entries::All, JOURNAL_MAX).await?;
-            Ok(changes.iter().any(|change| change.op == "delete" && address.matches(&change.resource)))
-        }
-        Source::Server(remote) => {
-            let Some(name) = &address.name else { return Ok(false) };
-            let part = |part: &Option<String>| part.clone().unwrap_or_default();
-            let (org, env) = (part(&address.org), part(&address.env));
-            let id = ResourceId { kind: address.kind.clone(), name: name.clone(), org, env };
-            let lines = remote.history(&id, remote::PAGE).await?;
-            Ok(lines.iter().any(|line| line.change.as_ref().is_some_and(|change| change.op == "delete")))
-        }
-    }
 }
 
 /// Those that refer to what goes must go too, or stay in the way.

@@ -1,12 +1,12 @@
 //! `berth describe`: everything about one resource, for people. From the state alone.
 
+use crate::args::repeated_flags;
 use crate::args::{ScopeArgs, WorkspaceArgs};
-use crate::cli::{Threads, block_on};
+use crate::backend::{Access, Backend, lookup, with_backend};
 use crate::commands::history;
 use crate::failure::{CommandResult, Exit, Failure};
-use crate::local::stored::{self, DRIFT, age, value_text};
-use crate::source::Source;
 use crate::view::output::{self, Table};
+use crate::view::resource_view::{self, DRIFT, age, value_text};
 use crate::view::terminal::harmless_line;
 use berth_engine::parents;
 use berth_engine::unit::UnitState;
@@ -37,27 +37,24 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> CommandResult {
-    let text = block_on(Threads::One, async {
-        let scope = args.workspace.which()?.scope(&args.scope);
-        let source = stored::open(&args.workspace).await?;
-        let stored = stored::one(&source, &args.what, &scope).await?;
-        let text = describe(&source, &stored, &args.workspace).await?;
-        source.close().await;
-        Ok(text)
+    let scope = args.workspace.which()?.scope(&args.scope);
+    let text = with_backend(&args.workspace, Access::Read, async |backend| {
+        let stored = lookup::one(backend, &args.what, &scope).await?;
+        describe(backend, &stored).await
     })?;
     output::print(&text)?;
     Ok(Exit::Done)
 }
 
-async fn describe(source: &Source, stored: &StoredResource, args: &WorkspaceArgs) -> Result<String, Failure> {
+async fn describe(backend: &dyn Backend, stored: &StoredResource) -> Result<String, Failure> {
     let id = &stored.id;
     let manifest = stored.manifest(&stored.sealed_manifest()?)?;
-    let referrers = referrers(source, id).await?;
-    let units = source.units_of(id).await?;
-    let lines = source.history(id, HISTORY_LINES).await?;
+    let referrers = referrers(backend, id).await?;
+    let units = backend.units_of(id).await?;
+    let lines = backend.history(id, HISTORY_LINES).await?;
 
     let mut text = String::new();
-    heading(&mut text, stored, &manifest, source.is_sandbox(args.sandbox.sandbox));
+    heading(&mut text, stored, &manifest, backend.is_sandbox());
     section(&mut text, "Status");
     status(&mut text, stored);
     section(&mut text, "Declared");
@@ -79,7 +76,7 @@ async fn describe(source: &Source, stored: &StoredResource, args: &WorkspaceArgs
         indented(&mut text, &history::brief(id, lines));
     }
     section(&mut text, "Next");
-    for (what, line) in next(stored, args) {
+    for (what, line) in next(stored) {
         _ = writeln!(text, "  {what:<24}{line}");
     }
     Ok(text)
@@ -127,16 +124,16 @@ fn heading(text: &mut String, stored: &StoredResource, manifest: &Manifest, sand
     }
     let now = Timestamp::now();
     let (created, updated) = (stored.created_at, stored.updated_at);
-    rows.push(("Created".into(), format!("{} ({} ago)", stored::time(created), age(created, now))));
-    rows.push(("Changed".into(), format!("{}, generation {}", stored::time(updated), stored.generation)));
+    rows.push(("Created".into(), format!("{} ({} ago)", resource_view::time(created), age(created, now))));
+    rows.push(("Changed".into(), format!("{}, generation {}", resource_view::time(updated), stored.generation)));
     pairs(text, rows);
 }
 
 fn status(text: &mut String, stored: &StoredResource) {
     let status = &stored.status;
-    let state = stored::state(stored);
+    let state = resource_view::state(stored);
     let mut rows = vec![("state".to_owned(), state.to_string())];
-    let phase = stored::phase(stored);
+    let phase = resource_view::phase(stored);
     if !phase.is_empty() && !phase.eq_ignore_ascii_case(state.as_str()) {
         rows.push(("message".into(), phase));
     }
@@ -153,7 +150,7 @@ fn status(text: &mut String, stored: &StoredResource) {
 
 /// Each value on a line, with what a template filled in marked as such.
 fn declared(text: &mut String, stored: &StoredResource, manifest: &Manifest) -> Result<(), Failure> {
-    let shown = stored::shown_manifest(stored)?;
+    let shown = resource_view::shown_manifest(stored)?;
     let mut rows = Vec::new();
     flatten(shown.get("spec").unwrap_or(&Value::Null), String::new(), &mut rows);
     let template = manifest.field_value("spec.template").unwrap_or_default();
@@ -218,9 +215,9 @@ fn references(text: &mut String, manifest: &Manifest, referrers: &[(ResourceId, 
 }
 
 /// Who refers to it, and by which field.
-async fn referrers(source: &Source, id: &ResourceId) -> Result<Vec<(ResourceId, String)>, Failure> {
+async fn referrers(backend: &dyn Backend, id: &ResourceId) -> Result<Vec<(ResourceId, String)>, Failure> {
     let mut found = Vec::new();
-    for other in source.resources(&Filter { org: Some(id.org.clone()), ..Filter::default() }).await? {
+    for other in backend.resources(&Filter { org: Some(id.org.clone()), ..Filter::default() }).await? {
         let json = other.sealed_manifest()?;
         // Most of a large fleet does not even mention the name; only the others are worth reading as manifests.
         if other.id == *id || !mentions(&json["spec"], &id.name) {
@@ -261,14 +258,14 @@ fn unit_table(units: &[UnitState]) -> String {
 }
 
 /// What people usually do from here.
-fn next(stored: &StoredResource, args: &WorkspaceArgs) -> Vec<(&'static str, String)> {
+fn next(stored: &StoredResource) -> Vec<(&'static str, String)> {
     let id = &stored.id;
-    let line = |verb: &str| stored::command(verb, id, args);
+    let line = |verb: &str| repeated_flags::command(verb, id);
     if stored.deleting {
         return vec![("go on deleting it:", line("wait --for deleted"))];
     }
     let mut next = Vec::new();
-    match stored::readiness(stored) {
+    match resource_view::readiness(stored) {
         "yes" => {
             if id.kind.ends_with("KubernetesCluster") {
                 next.push(("use it:", format!("{} --merge", line("kubeconfig"))));

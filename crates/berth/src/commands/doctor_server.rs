@@ -1,9 +1,9 @@
 //! What `berth doctor` looks at where a server does the work.
 
 use super::{Check, Health};
-use crate::local::stored::age;
 use crate::remote::contexts::Target;
 use crate::remote::{Remote, messages};
+use crate::view::resource_view::age;
 use berth_server::{Code, Fault, pb};
 use jiff::Timestamp;
 

@@ -1,12 +1,11 @@
 //! `berth events`: what happened on a server, and what happens.
 
-use crate::args::{Address, ScopeArgs, ServerArgs, Which};
-use crate::cli::{Threads, block_on};
+use crate::args::{Address, ScopeArgs, ServerArgs};
 use crate::failure::{CommandResult, Exit, Failure};
-use crate::local::stored;
 use crate::remote::event_stream::{StreamItem, subscribe};
-use crate::remote::{PAGE, Remote, messages};
+use crate::remote::{PAGE, Remote, messages, with_server};
 use crate::view::output::{self, Format, OutputArgs, Table};
+use crate::view::resource_view;
 use crate::view::terminal::harmless_line;
 use berth_server::pb;
 use serde_json::{Value, json};
@@ -39,11 +38,9 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> CommandResult {
-    let target = args.server.server()?;
-    let scope = Which::Server(target.clone()).scope(&args.scope);
+    let scope = args.server.scope(&args.scope)?;
     let address = args.what.as_deref().map(|text| Address::parse(text, &scope)).transpose()?;
-    block_on(Threads::One, async {
-        let remote = Remote::open(target).await?;
+    with_server(&args.server, async |remote| {
         let part = |part: Option<&String>| part.cloned().unwrap_or_default();
         let filter = pb::WatchRequest {
             after: args.after.unwrap_or(-1),
@@ -53,8 +50,8 @@ pub fn run(args: Args) -> CommandResult {
             env: part(scope.env.as_ref()),
         };
         match args.follow {
-            true => follow(&args, &remote, filter).await,
-            false => list(&args, &remote, &filter).await,
+            true => follow(&args, remote, filter).await,
+            false => list(&args, remote, &filter).await,
         }
     })
 }
@@ -94,7 +91,7 @@ async fn read(remote: &Remote, filter: &pb::WatchRequest, limit: u32) -> Result<
 async fn list(args: &Args, remote: &Remote, filter: &pb::WatchRequest) -> CommandResult {
     let events = read(remote, filter, args.limit).await?;
     let format = args.output.output;
-    if events.is_empty() && matches!(format, Format::Table | Format::Wide) {
+    if events.is_empty() && format.is_for_people() {
         anstream::eprintln!("nothing happened yet");
         return Ok(Exit::Done);
     }
@@ -107,10 +104,10 @@ async fn list(args: &Args, remote: &Remote, filter: &pb::WatchRequest) -> Comman
         }
         let mut table = Table::new(columns).sandbox(events.iter().any(|event| event.sandbox));
         for event in &events {
-            let (id, at) = (event.id.to_string(), stored::time(messages::time(&event.at)));
+            let (id, at) = (event.id.to_string(), resource_view::time(messages::time(&event.at)));
             let mut row = vec![id, at, resource(event), what(event)];
             if wide {
-                row.insert(3, stored::or_dash(&event.task));
+                row.insert(3, resource_view::or_dash(&event.task));
             }
             table.row(row);
         }
@@ -155,7 +152,7 @@ fn print(event: &pb::Event, format: Format) -> Result<(), Failure> {
             output::print(&format!("{}\n", harmless_line(&id.to_string())))
         }
         Format::Table | Format::Wide => {
-            let at = stored::time(messages::time(&event.at));
+            let at = resource_view::time(messages::time(&event.at));
             let clouds = if event.sandbox { "  sandbox" } else { "" };
             let line = format!("{:>6}  {at}  {}{clouds}  {}", event.id, resource(event), what(event));
             output::print(&format!("{}\n", harmless_line(&line)))

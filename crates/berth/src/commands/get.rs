@@ -1,10 +1,11 @@
 //! `berth get`: what is applied, from the state alone.
 
 use crate::args::{ScopeArgs, WorkspaceArgs};
-use crate::cli::{Threads, block_on};
+use crate::backend::{Access, lookup, with_backend};
 use crate::failure::{CommandResult, Exit, Failure};
-use crate::local::stored::{self, DRIFT, age, fact, or_dash};
+use crate::local::workspace::elsewhere;
 use crate::view::output::{self, Format, OutputArgs, Table};
+use crate::view::resource_view::{self, DRIFT, age, fact, or_dash};
 use crate::view::terminal::harmless_line;
 use berth_store::StoredResource;
 use jiff::Timestamp;
@@ -40,14 +41,11 @@ fn label(text: &str) -> Result<(String, String), String> {
 
 pub fn run(args: Args) -> CommandResult {
     let scope = args.workspace.which()?.scope(&args.scope);
-    let addresses = stored::addresses(&args.what, &scope)?;
+    let addresses = lookup::addresses(&args.what, &scope)?;
     let format = args.output.output;
-    let (mut found, place, sandbox) = block_on(Threads::One, async {
-        let source = stored::open(&args.workspace).await?;
-        let found = stored::find(&source, &addresses, &scope).await?;
-        let (place, sandbox) = (source.place(), source.is_sandbox(args.workspace.sandbox.sandbox));
-        source.close().await;
-        Ok((found, place, sandbox))
+    let (mut found, place, sandbox) = with_backend(&args.workspace, Access::Read, async |backend| {
+        let found = lookup::find(backend, &addresses, &scope).await?;
+        Ok((found, backend.place(), backend.is_sandbox()))
     })?;
     if !args.labels.is_empty() {
         let mut kept = Vec::new();
@@ -58,14 +56,14 @@ pub fn run(args: Args) -> CommandResult {
         }
         found = kept;
     }
-    if found.is_empty() && matches!(format, Format::Table | Format::Wide) {
+    if found.is_empty() && format.is_for_people() {
         let narrowed = !args.labels.is_empty() || scope.is_given();
         anstream::eprintln!(
             "nothing is applied here{}{}",
             if addresses.is_empty() { "" } else { " of that kind" },
             if narrowed { " with that label, env or org" } else { "" }
         );
-        if let Some(place) = stored::elsewhere(&args.workspace) {
+        if let Some(place) = elsewhere(&args.workspace) {
             anstream::eprintln!("  {place}");
         }
         return Ok(Exit::Done);
@@ -108,19 +106,19 @@ fn table(found: &[StoredResource], wide: bool, sandbox: bool) -> String {
     let now = Timestamp::now();
     for one in found {
         let id = &one.id;
-        let phase = stored::phase(one);
+        let phase = resource_view::phase(one);
         let mut row = vec![
             id.kind.clone(),
             id.name.clone(),
             or_dash(&id.env),
-            stored::readiness(one).to_owned(),
+            resource_view::readiness(one).to_owned(),
             fact(one, "version"),
             fact(one, "nodes"),
             age(one.created_at, now),
             match phase.as_str() {
                 "" => fact(one, DRIFT),
                 // The whole message has a column of its own.
-                message if wide && message == one.status.message => stored::state(one).as_str().to_lowercase(),
+                message if wide && message == one.status.message => resource_view::state(one).as_str().to_lowercase(),
                 phase => cut(phase),
             },
         ];
@@ -128,7 +126,8 @@ fn table(found: &[StoredResource], wide: bool, sandbox: bool) -> String {
             row.insert(2, or_dash(&id.org));
         }
         if wide {
-            let endpoint = one.status.outputs.get("api_server_endpoint").map(stored::value_text).unwrap_or_default();
+            let endpoint =
+                one.status.outputs.get("api_server_endpoint").map(resource_view::value_text).unwrap_or_default();
             row.extend([or_dash(&id.org), fact(one, "region"), or_dash(&endpoint), fact(one, "gate")]);
             row.extend([or_dash(&one.source.file), or_dash(&one.status.message)]);
         }
@@ -147,19 +146,19 @@ fn cut(text: &str) -> String {
 
 /// The manifest as applied, and what is known of it. Output names are those of the kind's Outputs, as references use them.
 pub fn as_json(stored: &StoredResource, sandbox: bool) -> Result<Value, Failure> {
-    let mut value = stored::shown_manifest(stored)?;
+    let mut value = resource_view::shown_manifest(stored)?;
     let status = &stored.status;
     value["status"] = json!({
-        "state": stored::state(stored),
-        "ready": stored::readiness(stored) == "yes",
+        "state": resource_view::state(stored),
+        "ready": resource_view::readiness(stored) == "yes",
         "message": status.message,
         "outputs": status.outputs,
         "secretOutputs": stored.secret_names,
         "facts": status.facts,
         "generation": stored.generation,
         "observedGeneration": status.observed_generation,
-        "createdAt": stored::time(stored.created_at),
-        "updatedAt": stored::time(stored.updated_at),
+        "createdAt": resource_view::time(stored.created_at),
+        "updatedAt": resource_view::time(stored.updated_at),
         "source": stored.source,
     });
     if sandbox {

@@ -1,7 +1,7 @@
 //! `berth graph`: resources and the references between them.
 
 use crate::args::{Address, LookArgs, ScopeArgs};
-use crate::cli::{Threads, block_on};
+use crate::backend::{Access, with_backend};
 use crate::failure::{CommandResult, Exit, Failure};
 use crate::local::manifests;
 use crate::view::graph::{Drawing, Edge, Graph};
@@ -33,7 +33,8 @@ pub fn run(args: Args) -> CommandResult {
     let which = args.look.which()?;
     let scope = which.scope(&args.scope);
     let mut graph = if args.file.is_empty() {
-        let applied = block_on(Threads::One, manifests::stored(which))?;
+        let applied =
+            with_backend(&args.look.workspace(), Access::Read, async |backend| manifests::stored(backend).await)?;
         let known = HashSet::new();
         let needs = berth_model::graph(&applied, &known);
         build(&applied, &needs)

@@ -1,24 +1,18 @@
 //! `berth history`: changes in clouds and events, newest first.
 
-use crate::args::{ScopeArgs, WorkspaceArgs};
-use crate::cli::{Threads, block_on};
+use crate::args::{Address, ScopeArgs, WorkspaceArgs};
+use crate::backend::{Access, Backend, lookup, with_backend};
 use crate::failure::{CommandResult, Exit, Failure};
-use crate::local::stored::{self, or_dash};
-use crate::remote::{Remote, messages};
-use crate::source::Source;
-use crate::view::output::{self, Format, OutputArgs, Table};
+use crate::view::output::{self, OutputArgs, Table};
 use crate::view::progress::short;
+use crate::view::resource_view::{self, or_dash};
 use berth_engine::ResourceState;
 use berth_model::ResourceId;
-use berth_server::pb;
-use berth_store::{Entries, HistoryLine, Store};
+use berth_store::HistoryLine;
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::HashMap;
 use std::time::Duration;
-
-/// Resources of a server whose changes are asked for, one by one.
-const RESOURCES_MAX: usize = 200;
 
 /// Show what was done, newest first
 #[derive(clap::Args, Debug)]
@@ -54,21 +48,21 @@ struct Line {
 }
 
 pub fn run(args: Args) -> CommandResult {
-    let lines = block_on(Threads::One, async {
-        let scope = args.workspace.which()?.scope(&args.scope);
-        let source = stored::open(&args.workspace).await?;
-        let mut lines = match (&args.what, &source) {
-            (Some(text), _) => of_one(&source, text, &args, &scope).await?,
-            (None, Source::Local(store)) => of_all(store, &args).await?,
-            (None, Source::Server(remote)) => of_server(remote, &args).await?,
+    let scope = args.workspace.which()?.scope(&args.scope);
+    let lines = with_backend(&args.workspace, Access::Read, async |backend| {
+        let mut lines = match &args.what {
+            Some(text) => of_one(backend, text, &args, &scope).await?,
+            None => {
+                let all = backend.recent_history(args.open, args.limit).await?;
+                all.into_iter().map(|(id, line)| Line::new(id, line)).collect()
+            }
         };
         whole(&mut lines);
         lines.retain(|line| scope.matches(&line.resource));
-        source.close().await;
         Ok(lines)
     })?;
     let format = args.output.output;
-    if lines.is_empty() && matches!(format, Format::Table | Format::Wide) {
+    if lines.is_empty() && format.is_for_people() {
         anstream::eprintln!(
             "{}",
             if args.open { "nothing is open: every change is known to its end" } else { "nothing was done yet" }
@@ -81,10 +75,10 @@ pub fn run(args: Args) -> CommandResult {
     Ok(Exit::Done)
 }
 
-async fn of_one(source: &Source, text: &str, args: &Args, scope: &ScopeArgs) -> Result<Vec<Line>, Failure> {
-    let address = crate::args::address::Address::parse(text, scope)?;
+async fn of_one(backend: &dyn Backend, text: &str, args: &Args, scope: &ScopeArgs) -> Result<Vec<Line>, Failure> {
+    let address = Address::parse(text, scope)?;
     // What was deleted has a history, too, and is not in the state any more.
-    let id = match (stored::one(source, text, scope).await, &address.name) {
+    let id = match (lookup::one(backend, text, scope).await, &address.name) {
         (Ok(stored), _) => stored.id,
         (Err(failure), Some(name)) => {
             let id = ResourceId {
@@ -93,103 +87,25 @@ async fn of_one(source: &Source, text: &str, args: &Args, scope: &ScopeArgs) -> 
                 org: scope.org.clone().unwrap_or_default(),
                 env: scope.env.clone().unwrap_or_default(),
             };
-            if source.history(&id, 1).await?.is_empty() {
+            if backend.history(&id, 1).await?.is_empty() {
                 return Err(failure);
             }
             id
         }
         (Err(failure), None) => return Err(failure),
     };
-    Ok(source.history(&id, args.limit).await?.into_iter().map(|line| of_history(&id, line)).collect())
+    Ok(backend.history(&id, args.limit).await?.into_iter().map(|line| Line::new(id.clone(), line)).collect())
 }
 
-fn of_history(id: &ResourceId, line: HistoryLine) -> Line {
-    let (op, unit, outcome, ended) = match line.change {
-        Some(change) => (change.op, change.unit, change.outcome, change.ended_at),
-        None => (String::new(), String::new(), String::new(), None),
-    };
-    let took = ended.map(|ended| between(line.at, ended)).filter(|_| !op.is_empty());
-    Line { at: line.at, resource: id.clone(), op, unit, what: line.what, outcome, detail: line.detail, took }
-}
-
-async fn of_all(store: &Store, args: &Args) -> Result<Vec<Line>, Failure> {
-    let entries = if args.open { Entries::Open } else { Entries::All };
-    let mut lines: Vec<Line> = store
-        .journal(entries, args.limit)
-        .await?
-        .into_iter()
-        .map(|entry| Line {
-            at: entry.started_at,
-            took: entry.ended_at.map(|ended| between(entry.started_at, ended)),
-            resource: entry.resource,
-            op: entry.op,
-            unit: entry.unit,
-            what: entry.what,
-            outcome: entry.outcome,
-            detail: entry.detail,
-        })
-        .collect();
-    if !args.open {
-        lines.extend(store.events(args.limit).await?.into_iter().map(|event| Line {
-            at: event.at,
-            resource: event.resource,
-            op: String::new(),
-            unit: String::new(),
-            what: event.what,
-            outcome: String::new(),
-            detail: event.detail,
-            took: None,
-        }));
-        // Stable, so that changes of one instant stay in the journal's order.
-        lines.sort_by_key(|line| std::cmp::Reverse(line.at));
-        lines.truncate(args.limit as usize);
+impl Line {
+    fn new(resource: ResourceId, line: HistoryLine) -> Self {
+        let (op, unit, outcome, ended) = match line.change {
+            Some(change) => (change.op, change.unit, change.outcome, change.ended_at),
+            None => (String::new(), String::new(), String::new(), None),
+        };
+        let took = ended.map(|ended| between(line.at, ended)).filter(|_| !op.is_empty());
+        Self { at: line.at, resource, op, unit, what: line.what, outcome, detail: line.detail, took }
     }
-    Ok(lines)
-}
-
-/// A server gives the changes of one resource at a time: of those that something happened to lately, or that are under way.
-async fn of_server(remote: &Remote, args: &Args) -> Result<Vec<Line>, Failure> {
-    let mut ids = BTreeSet::new();
-    let mut events = Vec::new();
-    if args.open {
-        for state in ["running", "queued"] {
-            let request = pb::ListTasksRequest { state: state.into(), ..Default::default() };
-            let tasks = remote.tasks(request, RESOURCES_MAX).await?;
-            ids.extend(
-                tasks.iter().filter(|task| task.resource.is_some()).map(|task| messages::id_of(task.resource.as_ref())),
-            );
-        }
-    } else {
-        events = remote.newest_events(args.limit).await?;
-        ids.extend(events.iter().map(|event| messages::id_of(event.resource.as_ref())));
-    }
-    let ids: Vec<ResourceId> = ids.into_iter().filter(|id| !id.kind.is_empty()).take(RESOURCES_MAX).collect();
-    let mut lines = Vec::new();
-    let mut told = HashSet::new();
-    for (id, history) in remote.histories(ids, args.limit).await? {
-        if !history.is_empty() {
-            told.insert(id.clone());
-        }
-        lines.extend(history.into_iter().map(|line| of_history(&id, line)));
-    }
-    // Of what is gone, the events are left.
-    let gone = events.into_iter().map(|event| (messages::id_of(event.resource.as_ref()), event));
-    lines.extend(gone.filter(|(id, _)| !told.contains(id)).map(|(resource, event)| Line {
-        at: messages::time(&event.at),
-        resource,
-        op: String::new(),
-        unit: String::new(),
-        what: event.what,
-        outcome: String::new(),
-        detail: event.detail,
-        took: None,
-    }));
-    if args.open {
-        lines.retain(|line| !line.op.is_empty() && line.outcome.is_empty());
-    }
-    lines.sort_by_key(|line| std::cmp::Reverse(line.at));
-    lines.truncate(args.limit as usize);
-    Ok(lines)
 }
 
 /// A call that a cloud takes is answered at once, and what it asked for takes its time: a change is over when its resource is
@@ -220,7 +136,7 @@ fn table(lines: &[Line], all: bool, wide: bool) -> String {
     columns.extend(["OP", "UNIT", "OUTCOME", "TOOK", "WHAT"]);
     let mut table = Table::new(columns);
     for line in lines {
-        let mut row = vec![stored::time(line.at)];
+        let mut row = vec![resource_view::time(line.at)];
         if all {
             row.push(line.resource.to_string());
         }
@@ -250,7 +166,7 @@ fn took(line: &Line) -> String {
 
 fn as_json(line: &Line) -> Value {
     json!({
-        "at": stored::time(line.at),
+        "at": resource_view::time(line.at),
         "resource": line.resource,
         "op": line.op,
         "unit": line.unit,
@@ -263,7 +179,7 @@ fn as_json(line: &Line) -> Value {
 
 /// A few lines for people, for `describe`.
 pub fn brief(id: &ResourceId, lines: Vec<HistoryLine>) -> String {
-    let mut lines: Vec<Line> = lines.into_iter().map(|line| of_history(id, line)).collect();
+    let mut lines: Vec<Line> = lines.into_iter().map(|line| Line::new(id.clone(), line)).collect();
     whole(&mut lines);
     table(&lines, false, false)
 }

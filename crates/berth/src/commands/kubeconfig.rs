@@ -1,20 +1,15 @@
 //! `berth kubeconfig`: the way into a cluster, printed or merged into a kubeconfig file.
 
+use crate::args::repeated_flags;
 use crate::args::{ScopeArgs, WorkspaceArgs};
-use crate::cli::{Threads, block_on};
+use crate::backend::{Access, Backend, lookup, with_backend};
 use crate::failure::{CommandResult, Exit, Failure};
-use crate::local::carry_out::trouble_failures;
 use crate::local::kubeconfig_file::{Entry, MergeError, Owner, merge, reaches_further, remove};
-use crate::local::workspace::Workspace;
-use crate::local::{project, sandbox, stored};
+use crate::local::{project, sandbox};
 use crate::remote::contexts;
-use crate::source::Source;
 use crate::view::output;
+use crate::view::resource_view;
 use crate::view::terminal::harmless_line;
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use berth_engine::handler::{Catalog, Class, Trouble};
-use berth_engine::identity::fresh_secrets;
 use berth_engine::parents;
 use berth_model::{MAX_FILE_BYTES, ResourceId, registry};
 use berth_store::StoredResource;
@@ -64,18 +59,12 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> CommandResult {
-    let (owner, kubeconfig) = block_on(Threads::One, async {
-        let scope = args.workspace.which()?.scope(&args.scope);
-        let source = stored::open(&args.workspace).await?;
-        let stored = stored::one(&source, &args.what, &scope).await?;
-        let kubeconfig = kubeconfig_of(&source, &stored, &args.workspace).await;
-        let owner = Owner {
-            from: from(&source, &args.workspace)?,
-            sandbox: source.is_sandbox(args.workspace.sandbox.sandbox),
-            resource: stored.id,
-        };
-        source.close().await;
-        Ok((owner, kubeconfig?))
+    let scope = args.workspace.which()?.scope(&args.scope);
+    let (owner, kubeconfig) = with_backend(&args.workspace, Access::Read, async |backend| {
+        let stored = lookup::one(backend, &args.what, &scope).await?;
+        let kubeconfig = kubeconfig_of(backend, &stored).await?;
+        let owner = Owner { from: backend.origin()?, sandbox: backend.is_sandbox(), resource: stored.id };
+        Ok((owner, kubeconfig))
     })?;
     let text = kubeconfig.expose_secret();
     if let Some(field) = reaches_further(text) {
@@ -97,22 +86,10 @@ pub fn run(args: Args) -> CommandResult {
     Ok(Exit::Done)
 }
 
-/// Which state or server a cluster is of, wherever it is asked from.
-fn from(source: &Source, args: &WorkspaceArgs) -> Result<String, Failure> {
-    match source {
-        Source::Server(remote) => Ok(remote.url().to_owned()),
-        Source::Local(_) => {
-            let path = args.state_path()?;
-            Ok(std::fs::canonicalize(&path).unwrap_or(path).display().to_string())
-        }
-    }
-}
-
 /// Takes the contexts that were merged for these clusters out again, from every file that one was merged into. Called when
 /// they are gone: a file that cannot be read or written is told of, and stops nothing.
-pub fn forget(source: &Source, args: &WorkspaceArgs, ids: &[ResourceId]) -> Result<(), Failure> {
-    let from = from(source, args)?;
-    let sandbox = source.is_sandbox(args.sandbox.sandbox);
+pub fn forget(backend: &dyn Backend, ids: &[ResourceId]) -> Result<(), Failure> {
+    let (from, sandbox) = (backend.origin()?, backend.is_sandbox());
     let owner = |resource: &ResourceId| Owner { resource: resource.clone(), from: from.clone(), sandbox };
     let owners: Vec<Owner> = ids.iter().filter(|id| has_kubeconfig(id)).map(owner).collect();
     if owners.is_empty() {
@@ -185,80 +162,30 @@ impl Merged {
     }
 }
 
-/// Decoded; clouds and state keep it in base64.
-async fn kubeconfig_of(
-    source: &Source,
-    stored: &StoredResource,
-    args: &WorkspaceArgs,
-) -> Result<SecretString, Failure> {
+async fn kubeconfig_of(backend: &dyn Backend, stored: &StoredResource) -> Result<SecretString, Failure> {
     let id = &stored.id;
     let kind = registry().kind(&id.kind);
     let Some(name) = kind.and_then(|kind| kind.secret_outputs().find(|name| name.starts_with("kubeconfig"))) else {
-        return Err(no_cluster(stored, args)?);
+        return Err(no_cluster(stored)?);
     };
     if !stored.secret_names.iter().any(|has| has == name) {
-        let phase = stored::phase(stored);
+        let phase = resource_view::phase(stored);
         let why = if phase.is_empty() { String::new() } else { format!(": {phase}") };
         return Err(Failure::new(format!("{id} is not ready, and has no kubeconfig yet{why}"))
-            .help(format!("to wait for it:   {}", stored::command("wait", id, args))));
+            .help(format!("to wait for it:   {}", repeated_flags::command("wait", id))));
     }
-    let damaged = || Failure::new(format!("the kubeconfig that the state keeps of {id} is damaged"));
-    let secret = match source {
-        // A server asks the cloud itself, where kubeconfigs are given out for a time only.
-        Source::Server(remote) => return remote.kubeconfig(id).await,
-        Source::Local(store) => match fresh(stored, name, args).await? {
-            Some(fresh) => fresh,
-            None => store.status_secrets(id).await?.remove(name).ok_or_else(damaged)?,
-        },
-    };
-    let bytes = STANDARD.decode(secret.expose_secret().trim()).map_err(|_| damaged())?;
-    let mut text = String::from_utf8(bytes).map_err(|_| damaged())?;
-    if !text.ends_with('\n') {
-        text.push('\n');
-    }
-    Ok(SecretString::from(text))
-}
-
-/// From the cloud, where it gives them out for a time only. What the state keeps has to do when the cloud cannot be asked.
-async fn fresh(stored: &StoredResource, name: &str, args: &WorkspaceArgs) -> Result<Option<SecretString>, Failure> {
-    let Ok(workspace) = Workspace::open_existing(args).await else { return Ok(None) };
-    let asked = async {
-        let refused = |failure: Failure| Trouble::refused(failure.to_string());
-        let clouds = workspace.clouds().await.map_err(refused)?;
-        let units = workspace.store.units_of(&stored.id).await.map_err(|error| refused(error.into()))?;
-        for unit in units.iter().filter(|unit| !unit.deposed) {
-            let provider = clouds.provider(&unit.account).await?;
-            if let Some(mut secrets) = fresh_secrets(&*provider, unit).await? {
-                return Ok(secrets.remove(name));
-            }
-        }
-        Ok::<_, Trouble>(None)
-    };
-    let fresh = asked.await;
-    workspace.close().await;
-    match fresh {
-        Err(trouble) if trouble.class == Class::OtherAccount => {
-            Err(trouble_failures(&[(stored.id.clone(), trouble)], &|_| None).remove(0))
-        }
-        Err(trouble) => {
-            tracing::info!(%trouble, "the kubeconfig is the one kept in the state");
-            Ok(None)
-        }
-        Ok(fresh) => Ok(fresh),
-    }
+    backend.kubeconfig(stored, name).await
 }
 
 /// Only clusters have one; what belongs to a cluster says which.
-fn no_cluster(stored: &StoredResource, args: &WorkspaceArgs) -> Result<Failure, Failure> {
+fn no_cluster(stored: &StoredResource) -> Result<Failure, Failure> {
     let manifest = stored.manifest(&stored.sealed_manifest()?)?;
     let failure = Failure::new(format!("a {} has no kubeconfig", stored.id.kind));
     let cluster = parents(&manifest).into_iter().find(|to| to.kind.ends_with("KubernetesCluster"));
     Ok(match cluster {
-        Some(cluster) => failure.note(format!("{} belongs to {cluster}", stored.id)).help(stored::command(
-            "kubeconfig",
-            &cluster,
-            args,
-        )),
+        Some(cluster) => failure
+            .note(format!("{} belongs to {cluster}", stored.id))
+            .help(repeated_flags::command("kubeconfig", &cluster)),
         None => failure.help("only clusters have; to see them:   berth get"),
     })
 }

@@ -1,10 +1,11 @@
 //! `berth outputs`: what a resource gives to others.
 
+use crate::args::repeated_flags;
 use crate::args::{ScopeArgs, WorkspaceArgs};
-use crate::cli::{Threads, block_on};
+use crate::backend::{Access, lookup, with_backend};
 use crate::failure::{CommandResult, Exit, Failure};
-use crate::local::stored::{self, value_text};
 use crate::view::output::{self, OutputArgs, Table};
+use crate::view::resource_view::{self, value_text};
 use berth_model::{REDACTED, case, phrasing, registry};
 use secrecy::ExposeSecret;
 use serde_json::{Map, Value};
@@ -33,12 +34,10 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> CommandResult {
-    let (stored, secrets) = block_on(Threads::One, async {
-        let scope = args.workspace.which()?.scope(&args.scope);
-        let source = stored::open(&args.workspace).await?;
-        let stored = stored::one(&source, &args.what, &scope).await?;
-        let secrets = if args.show_secrets { Some(source.secrets(&stored).await?) } else { None };
-        source.close().await;
+    let scope = args.workspace.which()?.scope(&args.scope);
+    let (stored, secrets) = with_backend(&args.workspace, Access::Read, async |backend| {
+        let stored = lookup::one(backend, &args.what, &scope).await?;
+        let secrets = if args.show_secrets { Some(backend.secrets(&stored).await?) } else { None };
         Ok((stored, secrets))
     })?;
     let mut outputs: Map<String, Value> = stored.status.outputs.clone();
@@ -66,23 +65,23 @@ pub fn run(args: Args) -> CommandResult {
             .help("to print it in the clear, add --show-secrets")
             .help(format!(
                 "for a kubeconfig that is ready to use:   {}",
-                stored::command("kubeconfig", &stored.id, &args.workspace)
+                repeated_flags::command("kubeconfig", &stored.id)
             )));
     }
-    let Some(value) = outputs.get(&asked) else { return Err(no_output(&args, &stored, &asked)) };
+    let Some(value) = outputs.get(&asked) else { return Err(no_output(&stored, &asked)) };
     let value = value.clone();
     output::show(args.output.output, &value, |_| format!("{}\n", value_text(&value)), || vec![asked.clone()])?;
     Ok(Exit::Done)
 }
 
-fn no_output(args: &Args, stored: &berth_store::StoredResource, asked: &str) -> Failure {
+fn no_output(stored: &berth_store::StoredResource, asked: &str) -> Failure {
     let names: Vec<&str> = registry()
         .kind(&stored.id.kind)
         .map(|kind| kind.outputs_shape().fields.iter().map(|field| field.name.as_str()).collect())
         .unwrap_or_default();
     if names.contains(&asked) {
         return Failure::new(format!("{} has no {asked} yet: it is {}", stored.id, or_state(stored)))
-            .help(format!("to wait for it:   {}", stored::command("wait", &stored.id, &args.workspace)));
+            .help(format!("to wait for it:   {}", repeated_flags::command("wait", &stored.id)));
     }
     let failure = Failure::new(format!("{} has no output `{asked}`", stored.id.kind));
     match phrasing::nearest(asked, names.iter().copied()) {
@@ -92,6 +91,6 @@ fn no_output(args: &Args, stored: &berth_store::StoredResource, asked: &str) -> 
 }
 
 fn or_state(stored: &berth_store::StoredResource) -> String {
-    let phase = stored::phase(stored);
+    let phase = resource_view::phase(stored);
     if phase.is_empty() { stored.status.state.as_str().to_lowercase() } else { phase }
 }

@@ -1,12 +1,11 @@
 //! `berth tasks`: what a server's workers do, did, and are to do.
 
-use crate::args::{Address, ScopeArgs, ServerArgs, Which};
-use crate::cli::{Threads, block_on};
+use crate::args::{Address, ScopeArgs, ServerArgs};
 use crate::failure::{CommandResult, Exit, Failure};
-use crate::local::stored::{self, age, or_dash};
-use crate::remote::{PAGE, Remote, messages};
+use crate::remote::{PAGE, Remote, messages, with_server};
 use crate::view::output::{self, Format, OutputArgs, Table};
 use crate::view::progress::short;
+use crate::view::resource_view::{self, age, or_dash};
 use crate::view::terminal::harmless_line;
 use berth_server::pb;
 use jiff::Timestamp;
@@ -126,8 +125,7 @@ pub fn run(args: Args) -> CommandResult {
 }
 
 fn list(args: ListArgs) -> CommandResult {
-    let target = args.server.server()?;
-    let scope = Which::Server(target.clone()).scope(&args.scope);
+    let scope = args.server.scope(&args.scope)?;
     let address = args.what.as_deref().map(|text| Address::parse(text, &scope)).transpose()?;
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     let request = pb::ListTasksRequest {
@@ -141,13 +139,12 @@ fn list(args: ListArgs) -> CommandResult {
         ..Default::default()
     };
     let format = args.output.output;
-    block_on(Threads::One, async {
-        let remote = Remote::open(target).await?;
+    with_server(&args.server, async |remote| {
         if args.watch {
-            return watch(&remote, request, args.limit as usize, format).await;
+            return watch(remote, request, args.limit as usize, format).await;
         }
         let tasks = remote.tasks(request, args.limit as usize).await?;
-        if tasks.is_empty() && matches!(format, Format::Table | Format::Wide) {
+        if tasks.is_empty() && format.is_for_people() {
             anstream::eprintln!("there are no such tasks");
             return Ok(Exit::Done);
         }
@@ -281,7 +278,7 @@ fn as_json(task: &pb::Task) -> Value {
 /// Everything about a task, name by name.
 pub fn details(task: &pb::Task, now: Timestamp) -> Vec<(&'static str, String)> {
     let ago = |text: &str| match messages::maybe_time(text) {
-        Some(at) => format!("{} ({} ago)", stored::time(at), age(at, now)),
+        Some(at) => format!("{} ({} ago)", resource_view::time(at), age(at, now)),
         None => "-".into(),
     };
     vec![
@@ -305,8 +302,7 @@ pub fn details(task: &pb::Task, now: Timestamp) -> Vec<(&'static str, String)> {
 }
 
 fn show(args: &OneArgs) -> CommandResult {
-    let target = args.server.server()?;
-    let task = block_on(Threads::One, async { get(&Remote::open(target).await?, &args.id).await })?;
+    let task = with_server(&args.server, async |remote| get(remote, &args.id).await)?;
     let text = |_| {
         let rows = details(&task, Timestamp::now());
         let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
@@ -322,23 +318,21 @@ async fn get(remote: &Remote, id: &str) -> Result<pb::Task, Failure> {
 }
 
 fn logs(args: &LogArgs) -> CommandResult {
-    let target = args.server.server()?;
-    block_on(Threads::One, async {
-        let remote = Remote::open(target).await?;
+    with_server(&args.server, async |remote| {
         let mut page_token = String::new();
         let mut seen = 0;
         let stop = crate::signals::signal();
         let mut stop = std::pin::pin!(stop);
         loop {
             // Asked before the lines are read: a task that is over by then writes no more.
-            let over = !args.watch || is_over(&get(&remote, &args.id).await?);
+            let over = !args.watch || is_over(&get(remote, &args.id).await?);
             loop {
                 let request =
                     pb::TaskLogsRequest { id: args.id.clone(), page_size: PAGE, page_token: page_token.clone() };
                 let page = remote.client.tasks().logs(request).await.map_err(|s| remote.fail(&s))?.into_inner();
                 // The last page has no token, and may grow: what was shown of it is not shown again.
                 for line in page.lines.iter().skip(seen) {
-                    let text = format!("{}  {}", stored::time(messages::time(&line.at)), line.text);
+                    let text = format!("{}  {}", resource_view::time(messages::time(&line.at)), line.text);
                     output::print(&format!("{}\n", harmless_line(&text)))?;
                 }
                 seen = page.lines.len().max(seen);
@@ -364,17 +358,15 @@ fn is_over(task: &pb::Task) -> bool {
 }
 
 fn cancel(args: &CancelArgs) -> CommandResult {
-    let target = args.server.server()?;
-    let scope = Which::Server(target.clone()).scope(&args.scope);
+    let scope = args.server.scope(&args.scope)?;
     let address = match args.what.contains('/') {
         true => Some(Address::parse(&args.what, &scope)?),
         false => None,
     };
-    let tasks = block_on(Threads::One, async {
-        let remote = Remote::open(target).await?;
+    let tasks = with_server(&args.server, async |remote| {
         let ids = match &address {
             None => vec![args.what.clone()],
-            Some(address) => open(&remote, address).await?,
+            Some(address) => open(remote, address).await?,
         };
         let mut tasks = Vec::new();
         for id in ids {

@@ -4,9 +4,9 @@ use crate::args::DatabaseArgs;
 use crate::cli::{Threads, block_on};
 use crate::failure::{CommandResult, Exit, Failure};
 use crate::local::project::write_private;
-use crate::local::stored::or_dash;
 use crate::remote::contexts::{ContextArg, told};
 use crate::view::output::{self, Format, OutputArgs, Table};
+use crate::view::resource_view::or_dash;
 use berth_server::access::service::recover_token;
 use berth_server::client::Client;
 use berth_server::pb;
@@ -165,7 +165,7 @@ fn tell(token: &pb::Token, secret: &SecretString, out: Option<&Path>, format: Fo
     } else {
         value["secret"] = Value::String(secret.expose_secret().to_owned());
     }
-    if matches!(format, Format::Table | Format::Wide) {
+    if format.is_for_people() {
         anstream::eprintln!(
             "made {} ({}), until {}",
             token.name,
@@ -187,7 +187,7 @@ fn list(args: List) -> CommandResult {
         tokens.retain(is_valid);
     }
     let format = args.output.output;
-    if tokens.is_empty() && matches!(format, Format::Table | Format::Wide) {
+    if tokens.is_empty() && format.is_for_people() {
         anstream::eprintln!("there are no tokens here that you may see");
         return Ok(Exit::Done);
     }
@@ -275,7 +275,7 @@ fn is_valid(token: &pb::Token) -> bool {
 
 /// Seconds are enough for people.
 pub fn brief(time: &str) -> String {
-    time.parse::<jiff::Timestamp>().map_or_else(|_| time.to_owned(), crate::local::stored::time)
+    time.parse::<jiff::Timestamp>().map_or_else(|_| time.to_owned(), crate::view::resource_view::time)
 }
 
 /// `30d`, `12h`, `45m`, `90s`.

@@ -1,9 +1,8 @@
 //! `berth watch`: fleet, tasks, events and workers of a server, live and on the whole screen.
 
 use crate::args::ServerArgs;
-use crate::cli::{Threads, block_on};
 use crate::failure::{CommandResult, Exit, Failure};
-use crate::remote::Remote;
+use crate::remote::{Remote, with_server};
 use crate::view::terminal;
 use crate::view::watch::feed::{self, News};
 use crate::view::watch::model::{Key, Model};
@@ -35,16 +34,13 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> CommandResult {
-    let target = args.server.server()?;
+    args.server.server()?;
     if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
         return Err(Failure::new("watch needs a terminal")
             .help("for a log or a program:   berth events -f -o json")
             .help("or, for tasks alone:   berth tasks -w"));
     }
-    block_on(Threads::One, async {
-        let remote = Remote::open(target).await?;
-        watch(remote).await
-    })
+    with_server(&args.server, async |remote| watch(remote.clone()).await)
 }
 
 /// The terminal as it was, however this ends: panics are cared for by ratatui's own hook.

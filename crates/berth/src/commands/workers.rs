@@ -1,11 +1,10 @@
 //! `berth workers`: who carries a server's tasks out.
 
 use crate::args::ServerArgs;
-use crate::cli::{Threads, block_on};
 use crate::failure::{CommandResult, Exit};
-use crate::local::stored::age;
-use crate::remote::{Remote, messages};
-use crate::view::output::{self, Format, OutputArgs, Table};
+use crate::remote::{messages, with_server};
+use crate::view::output::{self, OutputArgs, Table};
+use crate::view::resource_view::{age, or_dash};
 use berth_server::pb;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -21,14 +20,12 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> CommandResult {
-    let target = args.server.server()?;
-    let workers = block_on(Threads::One, async {
-        let remote = Remote::open(target).await?;
+    let workers = with_server(&args.server, async |remote| {
         let answer = remote.client.tasks().workers(pb::ListWorkersRequest {}).await;
         Ok(answer.map_err(|status| remote.fail(&status))?.into_inner().workers)
     })?;
     let format = args.output.output;
-    if workers.is_empty() && matches!(format, Format::Table | Format::Wide) {
+    if workers.is_empty() && format.is_for_people() {
         anstream::eprintln!("no worker was ever heard of");
         anstream::eprintln!("  to start one:   berth worker --server URL --token-file FILE");
         return Ok(Exit::Done);
@@ -45,7 +42,7 @@ fn table(workers: &[pb::Worker]) -> String {
     let now = Timestamp::now();
     for worker in workers {
         table.row([
-            crate::local::stored::or_dash(&worker.name),
+            or_dash(&worker.name),
             busy(worker),
             seen(worker, now),
             state(worker, now).into(),

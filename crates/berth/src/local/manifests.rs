@@ -1,11 +1,11 @@
 //! Manifests from files, checked one by one and together. Everything that is wrong is reported at once.
 
 use crate::args::{ScopeArgs, Which};
+use crate::backend::Backend;
 use crate::cli::{Threads, block_on};
 use crate::failure::{CommandResult, Exit, Failure};
 use crate::local::files::{self, SourceFiles};
 use crate::remote::{Remote, messages};
-use crate::source::Source;
 use crate::view::output::{self, Format};
 use crate::view::{diagnostics, yaml};
 use berth_model::{Diagnostic, Graph, Manifest, ResourceId, Span, Unresolved, graph, parse};
@@ -76,12 +76,10 @@ async fn needed(remote: &Remote, manifests: &[Manifest]) -> Result<HashSet<Resou
 }
 
 /// Every resource that is applied, as its manifest. Secrets in it stay sealed.
-pub async fn stored(which: Which) -> Result<Vec<Manifest>, Failure> {
-    let source = Source::open(which).await?;
+pub async fn stored(backend: &dyn Backend) -> Result<Vec<Manifest>, Failure> {
     let mut manifests = Vec::new();
-    for resource in source.resources(&Filter::default()).await? {
-        let manifest = resource.manifest(&resource.sealed_manifest()?)?;
-        manifests.push(manifest);
+    for resource in backend.resources(&Filter::default()).await? {
+        manifests.push(resource.manifest(&resource.sealed_manifest()?)?);
     }
     Ok(manifests)
 }

@@ -1,5 +1,6 @@
 //! Policies without a server: the same rules over the same plan, read from the state and from what is applied with it.
 
+use crate::backend::Judgement;
 use crate::failure::Failure;
 use crate::view::terminal::harmless_line;
 use berth_engine::{Plan, Request};
@@ -11,7 +12,7 @@ use jiff::Timestamp;
 use std::collections::BTreeMap;
 
 /// What policies say of a plan, denials first for each resource.
-pub async fn judge(store: &Store, request: &Request, plan: &Plan) -> Result<Vec<Verdict>, Failure> {
+async fn judge(store: &Store, request: &Request, plan: &Plan) -> Result<Vec<Verdict>, Failure> {
     let mut policies: BTreeMap<ResourceId, Policy> = BTreeMap::new();
     for stored in store.resources(&Filter { kind: Some("Policy".into()), ..Filter::default() }).await? {
         let policy = Policy::of(&stored.id, &stored.sealed_manifest()?);
@@ -66,12 +67,13 @@ pub async fn check(store: &Store, request: &Request, plan: &Plan) -> Result<(), 
     Err(failure)
 }
 
-/// Says what policies would say to a plan that is only looked at. Answers whether one of them denies it.
-pub async fn tell(store: &Store, request: &Request, plan: &Plan) -> Result<bool, Failure> {
-    let verdicts = judge(store, request, plan).await?;
-    for verdict in &verdicts {
+/// What policies say of a plan that is only looked at.
+pub async fn judgement(store: &Store, request: &Request, plan: &Plan) -> Result<Judgement, Failure> {
+    let mut judgement = Judgement::default();
+    for verdict in judge(store, request, plan).await? {
         let word = if verdict.effect == Effect::Deny { "denied" } else { "warning" };
-        anstream::eprintln!("{word}: {}", harmless_line(&format!("{}: {verdict}", verdict.id)));
+        judgement.lines.push(format!("{word}: {}", harmless_line(&format!("{}: {verdict}", verdict.id))));
+        judgement.denied |= verdict.effect == Effect::Deny;
     }
-    Ok(verdicts.iter().any(|verdict| verdict.effect == Effect::Deny))
+    Ok(judgement)
 }

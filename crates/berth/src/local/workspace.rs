@@ -1,63 +1,62 @@
-//! What a command works on: the state, the clouds, and what both say about the resources asked for.
+//! The project's own state and the clouds, and what both say about resources.
 
-use crate::args::WorkspaceArgs;
+use crate::args::{Which, WorkspaceArgs};
+use crate::backend::Access;
 use crate::failure::Failure;
+use crate::local::project;
 use crate::local::sandbox::{Sandboxed, connect_or_start};
-use crate::local::{project, stored};
-use crate::source::Source;
 use berth_clouds::accounts::{Accounts, Simulated};
 use berth_clouds::{Clouds, Credentials, label_prefix};
 use berth_engine::{Known, Request, Wanted, parents};
 use berth_model::{Manifest, ResourceId};
-use berth_store::{Filter, Options, Store};
+use berth_store::{Filter, Options, Run, Store, StoreError};
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use tokio::sync::OnceCell;
 
 /// Up to this many resources are read one by one; more are read all at once.
 const FEW: usize = 64;
 
+/// The project's own state with the embedded engine.
 pub struct Workspace {
     pub store: Store,
     sandbox: Option<Sandboxed>,
     /// Credentials of a stack input.
-    given: Option<Credentials>,
+    given: OnceLock<Credentials>,
+    /// The right to write, once a command has it.
+    run: OnceCell<Run>,
+    pub args: WorkspaceArgs,
 }
 
 impl Workspace {
-    pub async fn open(args: &WorkspaceArgs) -> Result<Self, Failure> {
-        Self::open_with(args, false).await
-    }
-
-    /// For commands that only look: a state that is not there is an error that says what to do, not a new empty state.
-    pub async fn open_existing(args: &WorkspaceArgs) -> Result<Self, Failure> {
-        Self::open_with(args, true).await
-    }
-
-    async fn open_with(args: &WorkspaceArgs, must_exist: bool) -> Result<Self, Failure> {
-        let store = match must_exist {
-            true => stored::existing(args).await?,
-            false => Store::open(Options::at(args.state_path()?)).await?,
+    pub async fn open(args: &WorkspaceArgs, access: Access) -> Result<Self, Failure> {
+        let store = match access {
+            Access::Read | Access::Clouds => existing(args).await?,
+            Access::Create => Store::open(Options::at(args.state_path()?)).await?,
         };
-        let sandbox = match args.sandbox.sandbox {
+        let sandbox = match args.sandbox.sandbox && access != Access::Read {
             true => Some(connect_or_start(args.sandbox.speed, &project::folder()?).await?),
             false => None,
         };
-        Ok(Self { store, sandbox, given: None })
+        Ok(Self { store, sandbox, given: OnceLock::new(), run: OnceCell::new(), args: args.clone() })
     }
 
-    /// For what only looks at the state.
-    pub fn source(&self) -> Source {
-        Source::Local(self.store.clone())
+    /// Uses the credentials of a stack input.
+    pub fn give(&self, given: Option<Credentials>) {
+        if let Some(given) = given {
+            _ = self.given.set(given);
+        }
     }
 
-    pub fn with_credentials(mut self, given: Option<Credentials>) -> Self {
-        self.given = given;
-        self
+    /// The right to write, until the workspace is closed. `command` is what others are told that wait for it.
+    pub async fn begin(&self, command: &str) -> Result<&Run, StoreError> {
+        self.run.get_or_try_init(|| self.store.begin_run(command)).await
     }
 
     /// Ends what this command started.
     pub async fn close(self) {
+        drop(self.run);
         self.store.close().await;
         if let Some(sandbox) = self.sandbox {
             sandbox.stop().await;
@@ -73,7 +72,7 @@ impl Workspace {
         });
         let var = |name: &str| std::env::var(name).ok();
         let mut accounts = Accounts::new(simulated, var);
-        if let Some(given) = &self.given {
+        if let Some(given) = self.given.get() {
             accounts.given(given.clone(), var);
         }
         let filter = Filter { kind: Some("Account".into()), ..Filter::default() };
@@ -189,4 +188,27 @@ impl Workspace {
         let request = Request { wanted, unwanted, known, label_prefix, allow_recreate: false, owners };
         Ok((request, accounts.into_clouds()))
     }
+}
+
+/// The state, which must be there; where it is not, what to do instead.
+async fn existing(args: &WorkspaceArgs) -> Result<Store, Failure> {
+    match Store::open(Options { must_exist: true, ..Options::at(args.state_path()?) }).await {
+        Err(error @ StoreError::Missing { .. }) => {
+            let failure = Failure::from(error);
+            Err(match elsewhere(args) {
+                Some(place) => failure.help(place),
+                None => failure,
+            })
+        }
+        other => Ok(other?),
+    }
+}
+
+/// Where else to look, when nothing is here: simulated clouds have a state of their own.
+pub fn elsewhere(args: &WorkspaceArgs) -> Option<&'static str> {
+    if args.state.state.is_some() || args.sandbox.sandbox || matches!(args.which(), Ok(Which::Server(_)) | Err(_)) {
+        return None;
+    }
+    let simulated = project::sandbox_state().ok()?;
+    simulated.exists().then_some("what is applied to the simulated clouds is seen with --sandbox")
 }

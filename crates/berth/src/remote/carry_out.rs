@@ -3,12 +3,12 @@
 use super::follow::{Before, Followed, Goal, Watch, follow};
 use super::saved_plan::Promise;
 use super::{CLOUDS_WITHIN, Remote, messages};
-use crate::args::repeated_flags::complete;
-use crate::args::{ConfirmArgs, RecreateArgs, RunArgs, WorkspaceArgs};
+use crate::args::repeated_flags::{self, complete};
+use crate::args::{ConfirmArgs, RecreateArgs};
+use crate::backend::{ChangeOptions, Ended, Judgement};
 use crate::failure::{CommandResult, Exit, Failure};
 use crate::local::carry_out::{moved, print_result, took_text, trouble_failures};
 use crate::local::manifests::Loaded;
-use crate::local::stored;
 use crate::view::confirm::{confirm, confirm_recreate};
 use crate::view::output::Format;
 use crate::view::plan_view;
@@ -38,29 +38,13 @@ pub struct ServerPlan {
 
 /// What is asked of a server.
 pub struct Job<'a> {
-    pub remote: &'a Remote,
     pub files: Vec<pb::ManifestFile>,
     pub delete: Vec<ResourceId>,
     /// Where the files came from, so that what a server finds wrong is shown with its line.
     pub loaded: Option<Loaded>,
-    pub confirm: ConfirmArgs,
-    pub recreate: RecreateArgs,
-    pub run: &'a RunArgs,
-    pub format: Format,
     /// What a saved plan said.
     pub promise: Option<&'a Promise>,
-    pub workspace: &'a WorkspaceArgs,
-}
-
-/// What became of a job.
-pub struct Ended {
-    pub exit: Exit,
-    pub plan: Plan,
-    /// Nothing had to be done, and nothing was stored.
-    pub idle: bool,
-    /// When it was confirmed: how long someone thinks about a plan is no part of carrying it out.
-    pub began: Instant,
-    pub calls: u64,
+    pub options: &'a ChangeOptions<'a>,
 }
 
 /// A request that may be refused because of what is in the files.
@@ -111,68 +95,120 @@ pub async fn make_plan(
     Ok(Ok(ServerPlan { plan, verdicts, bases, calls, sent, state, code, sandbox }))
 }
 
-/// What policies say of a plan, and how to read the one that forbids it. Answers whether one does.
-pub fn print_verdicts(verdicts: &[pb::Verdict]) -> bool {
+/// What policies say of a plan, and how to read the one that denies it.
+pub fn judgement(verdicts: &[pb::Verdict]) -> Judgement {
+    let mut judgement = Judgement::default();
     for verdict in verdicts {
         let about = verdict.id.as_ref().map(|id| format!("{}: ", messages::id_of(Some(id)))).unwrap_or_default();
         let word = if verdict.effect == "deny" { "denied" } else { "warning" };
         let line = format!("{word} by policy {}: {about}{}", verdict.policy, verdict.message);
-        anstream::eprintln!("{}", harmless_line(&line));
+        judgement.lines.push(harmless_line(&line).into_owned());
+        judgement.denied |= verdict.effect == "deny";
     }
-    let denied = verdicts.iter().any(|verdict| verdict.effect == "deny");
-    if denied {
-        anstream::eprintln!("{}", complete("  to see the policies:   berth get policies"));
+    if judgement.denied {
+        judgement.lines.push(complete("  to see the policies:   berth get policies"));
     }
-    denied
+    judgement
 }
 
-/// Plans, asks, applies and follows.
-pub async fn carry_out(mut job: Job<'_>) -> Result<Ended, Failure> {
-    let mut started = Instant::now();
-    let remote = job.remote;
+/// Plans, asks, applies and follows. The count of what ended is left to the caller, who knows what it is about.
+pub async fn carry_out(remote: &Remote, mut job: Job<'_>) -> Result<Ended, Failure> {
+    let started = Instant::now();
+    let options = job.options;
     let saved = job.promise.map(|promise| promise.saved.clone());
     let loaded = job.loaded.as_mut();
-    let planned = make_plan(remote, &job.files, &job.delete, saved.clone(), loaded, job.format, job.recreate).await?;
-    let ended = |exit, plan, idle, calls, began| Ended { exit, plan, idle, calls, began };
+    let mut ended = Ended { exit: Exit::Done, count: 0, cluster: None, idle: false, began: started, calls: 0 };
+    let planned =
+        make_plan(remote, &job.files, &job.delete, saved.clone(), loaded, options.format, options.recreate).await?;
     let planned = match planned {
         Ok(planned) => planned,
-        Err(exit) => return Ok(ended(exit, Plan::default(), false, 0, started)),
+        Err(exit) => return Ok(Ended { exit, ..ended }),
     };
-    if let Some(promise) = job.promise.filter(|promise| !promise.holds(&planned)) {
-        return Err(moved(&promise.plan, &planned.plan));
+    ended.calls = planned.calls;
+    let plan = &planned.plan;
+    ended.cluster = plan.resources.iter().map(|r| &r.id).find(|id| id.kind.ends_with("KubernetesCluster")).cloned();
+    let there = permit(remote, &job, &planned).await?;
+    if !plan.is_empty() {
+        ended.began = Instant::now();
     }
-    if job.run.parallelism.is_some() {
+    let since = remote.last_event().await?;
+    let request = apply_request(&job, &planned, saved);
+    let answer = match remote.client.resources().apply(request.clone()).await {
+        Ok(answer) => answer.into_inner(),
+        Err(status) => {
+            ended.exit = refused(remote.fault(&status), job.loaded.as_mut(), options.format)?;
+            return Ok(ended);
+        }
+    };
+    again(remote, &job, plan, request, &answer).await?;
+    let goals = goals(plan, &answer.resources, &job.delete, &there);
+    // What is as declared already counts as done.
+    let same = plan.resources.iter().map(|r| &r.id).filter(|id| !goals.iter().any(|goal| goal.id == **id));
+    let same: Vec<ResourceId> = same.cloned().collect();
+    let print = |report: &Report| print_result(plan, report, ended.began.elapsed(), planned.calls, options.format);
+    if goals.is_empty() {
+        if !options.for_people() {
+            print(&Report { done: same, ..Report::default() })?;
+        }
+        return Ok(Ended { idle: true, ..ended });
+    }
+    if options.run.no_wait {
+        let pending = goals.into_iter().map(|goal| goal.id).collect();
+        print(&Report { pending, done: same, ..Report::default() })?;
+        return Ok(ended);
+    }
+    let watch = Watch { since, timeout: options.run.timeout, approvals: options.run.wait };
+    let mut followed = follow(remote, goals, plan, watch).await?;
+    followed.report.done.splice(0..0, same);
+    print(&followed.report)?;
+    ended.exit = tell(&followed, !job.delete.is_empty(), ended.began);
+    Ok(ended)
+}
+
+/// Shows the plan, and returns only when it may be applied: with the resources as they were before.
+async fn permit(remote: &Remote, job: &Job<'_>, planned: &ServerPlan) -> Result<There, Failure> {
+    let (plan, options) = (&planned.plan, job.options);
+    if let Some(promise) = job.promise.filter(|promise| !promise.holds(planned)) {
+        return Err(moved(&promise.plan, plan));
+    }
+    if options.run.parallelism.is_some() {
         anstream::eprintln!(
             "--parallelism has no effect on a server: its workers' --capacity says how much is done at once"
         );
     }
-    let ServerPlan { plan, verdicts, bases, calls, sandbox, .. } = planned;
-    let people = matches!(job.format, Format::Table | Format::Wide);
-    let allowed = job.confirm.allow_replace || job.promise.is_some();
-    if people && (!plan.is_quiet() || !job.delete.is_empty()) {
-        anstream::eprint!("{}", plan_view::text(&plan, job.format == Format::Wide, allowed));
+    if options.for_people() && (!plan.is_quiet() || !job.delete.is_empty()) {
+        let allowed = options.confirm.allow_replace || job.promise.is_some();
+        anstream::eprint!("{}", plan_view::text(plan, options.format == Format::Wide, allowed));
     }
-    if print_verdicts(&verdicts) {
+    let judgement = judgement(&planned.verdicts);
+    judgement.print();
+    if judgement.denied {
         return Err(Failure::new("a policy does not allow this; nothing was changed"));
     }
-    // How everything stands before: what moves afterwards is the change's doing.
     let mut ids: Vec<ResourceId> = plan.resources.iter().map(|r| r.id.clone()).collect();
     ids.extend(job.delete.iter().filter(|id| !plan.resources.iter().any(|r| r.id == **id)).cloned());
     let there = known_before(remote, &ids).await?;
     if !plan.is_empty() {
-        confirm_recreate(&plan, job.recreate)?;
+        confirm_recreate(plan, options.recreate)?;
         let declared = job.loaded.as_ref().map(|loaded| loaded.manifests.as_slice()).unwrap_or_default();
-        // A plan that was looked at and saved needs no second yes; what it takes away it said.
-        let seen = ConfirmArgs { yes: true, allow_replace: true, sandbox };
-        let asked = ConfirmArgs { sandbox, ..job.confirm };
-        confirm(&plan, if job.promise.is_some() { seen } else { asked }, |id| is_protected(&there, declared, id))?;
-        started = Instant::now();
+        let sandbox = planned.sandbox;
+        // A saved plan was confirmed when it was looked at, with what it takes away.
+        let confirmation = match job.promise.is_some() {
+            true => ConfirmArgs { yes: true, allow_replace: true, sandbox },
+            false => ConfirmArgs { sandbox, ..options.confirm },
+        };
+        confirm(plan, confirmation, |id| is_protected(&there, declared, id))?;
     }
+    Ok(there)
+}
+
+/// Allows exactly what the plan showed.
+fn apply_request(job: &Job<'_>, planned: &ServerPlan, saved: Option<pb::SavedPlan>) -> pb::ApplyRequest {
+    let plan = &planned.plan;
     let destructive: Vec<_> = plan.resources.iter().filter(|r| r.takes_away()).collect();
-    let since = remote.last_event().await?;
-    let request = pb::ApplyRequest {
+    pb::ApplyRequest {
         files: job.files.clone(),
-        bases,
+        bases: planned.bases.clone(),
         allow_replace: !destructive.is_empty(),
         allow_data_loss: destructive.iter().any(|r| r.units.iter().any(|u| u.loses_data)),
         dry_run: false,
@@ -181,44 +217,15 @@ pub async fn carry_out(mut job: Job<'_>) -> Result<Ended, Failure> {
         retry: job.loaded.is_none() && !plan.is_empty(),
         exact: job.promise.is_some(),
         // What the plan showed to be gone was confirmed with it.
-        allow_recreate: plan.resources.iter().flat_map(|r| &r.units).any(|u| u.gone) || job.recreate.allow_recreate,
+        allow_recreate: plan.resources.iter().flat_map(|r| &r.units).any(|u| u.gone)
+            || job.options.recreate.allow_recreate,
         saved,
-    };
-    let answer = match remote.client.resources().apply(request.clone()).await {
-        Ok(answer) => answer.into_inner(),
-        Err(status) => {
-            let exit = refused(remote.fault(&status), job.loaded.as_mut(), job.format)?;
-            return Ok(ended(exit, plan, false, calls, started));
-        }
-    };
-    again(&job, &plan, request, &answer).await?;
-    let goals = goals(&plan, &answer.resources, &job.delete, &there);
-    // What is as declared already counts as done.
-    let same = plan.resources.iter().map(|r| &r.id).filter(|id| !goals.iter().any(|goal| goal.id == **id));
-    let same: Vec<ResourceId> = same.cloned().collect();
-    if goals.is_empty() {
-        if !people {
-            let report = Report { done: same, ..Report::default() };
-            print_result(&plan, &report, started.elapsed(), calls, job.format)?;
-        }
-        return Ok(ended(Exit::Done, plan, true, calls, started));
     }
-    if job.run.no_wait {
-        let pending = goals.into_iter().map(|goal| goal.id).collect();
-        let report = Report { pending, done: same, ..Report::default() };
-        print_result(&plan, &report, started.elapsed(), calls, job.format)?;
-        return Ok(ended(Exit::Done, plan, false, calls, started));
-    }
-    let watch = Watch { since, timeout: job.run.timeout, approvals: job.run.wait };
-    let mut followed = follow(remote, goals, &plan, watch).await?;
-    followed.report.done.splice(0..0, same);
-    print_result(&plan, &followed.report, started.elapsed(), calls, job.format)?;
-    let exit = tell(&followed, !job.delete.is_empty(), started, job.workspace);
-    Ok(ended(exit, plan, false, calls, started))
 }
 
 /// What is stored as declared and is not so in the cloud has to be worked on as well; the others are left alone.
 async fn again(
+    remote: &Remote,
     job: &Job<'_>,
     plan: &Plan,
     request: pb::ApplyRequest,
@@ -243,7 +250,7 @@ async fn again(
         saved: None,
         ..request
     };
-    job.remote.client.resources().apply(request).await.map_err(|status| job.remote.fail(&status))?;
+    remote.client.resources().apply(request).await.map_err(|status| remote.fail(&status))?;
     Ok(())
 }
 
@@ -283,14 +290,14 @@ fn goals(plan: &Plan, applied: &[pb::Applied], delete: &[ResourceId], there: &Th
 }
 
 /// What to say when the watch is over.
-pub fn tell(followed: &Followed, gone: bool, started: Instant, workspace: &WorkspaceArgs) -> Exit {
+pub fn tell(followed: &Followed, gone: bool, started: Instant) -> Exit {
     let report = &followed.report;
     for failure in trouble_failures(&report.failed, &|_| None) {
         failure.help("the server tries again by itself where that can help; to try at once, apply again").print();
     }
     for (id, why) in &followed.blocked {
         Failure::new(format!("{id} is blocked: {why}"))
-            .help(format!("to see its plan and history:   {}", stored::command("describe", id, workspace)))
+            .help(format!("to see its plan and history:   {}", repeated_flags::command("describe", id)))
             .print();
     }
     let waiting = if gone { "wait --for deleted" } else { "wait" };
@@ -299,8 +306,8 @@ pub fn tell(followed: &Followed, gone: bool, started: Instant, workspace: &Works
             "{} waits for approval by someone else than who applied it",
             harmless_line(&id.to_string())
         );
-        anstream::eprintln!("  someone else approves it with:   {}", stored::command("approve", id, workspace));
-        anstream::eprintln!("  to wait until then:              {}", stored::command(waiting, id, workspace));
+        anstream::eprintln!("  someone else approves it with:   {}", repeated_flags::command("approve", id));
+        anstream::eprintln!("  to wait until then:              {}", repeated_flags::command(waiting, id));
     }
     if report.interrupted || followed.timed_out {
         let many = match report.left.as_slice() {
@@ -310,7 +317,7 @@ pub fn tell(followed: &Followed, gone: bool, started: Instant, workspace: &Works
         let why = if report.interrupted { "no longer watching" } else { "time is over" };
         anstream::eprintln!("{why}: the server goes on with {}", harmless_line(&many));
         let first = report.left.first();
-        let cancel = first.map(|id| stored::command("tasks cancel", id, workspace)).unwrap_or_default();
+        let cancel = first.map(|id| repeated_flags::command("tasks cancel", id)).unwrap_or_default();
         anstream::eprintln!("{}", complete("  to follow it:   berth wait --all"));
         anstream::eprintln!("  to stop it:     {}", harmless_line(&cancel));
         return Exit::Failed;

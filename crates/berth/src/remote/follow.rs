@@ -371,7 +371,7 @@ fn verb(action: Action) -> &'static str {
 /// What is there now, in a few words.
 pub fn summary(resource: &pb::Resource) -> String {
     let facts = messages::map(resource.facts.as_ref());
-    let text = |name: &str| facts.get(name).map(crate::local::stored::value_text);
+    let text = |name: &str| facts.get(name).map(crate::view::resource_view::value_text);
     let nodes = text("nodes").map(|n| if n == "1" { "1 node".to_owned() } else { format!("{n} nodes") });
     let outputs = messages::map(resource.outputs.as_ref());
     let range = outputs.get("cidr_block").or_else(|| outputs.get("ip_range")).and_then(|v| v.as_str());

@@ -1,8 +1,8 @@
 //! What a server sends, as the types that the views take.
 
 use crate::failure::Failure;
-use crate::local::stored::DRIFT;
 use crate::view::drift_view::{self, Finding};
+use crate::view::resource_view::DRIFT;
 use berth_engine::GoneCount;
 use berth_engine::ResourceState;
 use berth_engine::handler::Trouble;
@@ -184,7 +184,7 @@ const PROBLEMS_SHOWN: usize = 10;
 fn conflict_line(conflict: &pb::Conflict) -> String {
     let value = |value: &Option<prost_types::Value>| match value.as_ref().map(from_value) {
         None | Some(Value::Null) => "nothing".to_owned(),
-        Some(value) => crate::local::stored::value_text(&value),
+        Some(value) => crate::view::resource_view::value_text(&value),
     };
     let who = if conflict.by.is_empty() { String::new() } else { format!(" by {}", conflict.by) };
     format!(

@@ -1,14 +1,26 @@
 //! A server in place of the project's own state.
 
+mod accept;
+mod account_move;
+mod apply;
+mod backend;
 pub mod carry_out;
 pub mod contexts;
+mod delete;
+mod drift;
 pub mod event_stream;
 pub mod follow;
+mod import;
 pub mod kept_heads;
 pub mod messages;
+mod plan;
+mod refresh;
 pub mod saved_plan;
 pub mod sign_in;
+mod wait;
 
+use crate::args::ServerArgs;
+use crate::cli::{Threads, block_on};
 use crate::failure::Failure;
 use crate::remote::contexts::Target;
 use crate::view::progress;
@@ -212,7 +224,7 @@ impl Remote {
     }
 
     /// Secret outputs in the clear; the server writes down who read them.
-    pub async fn secrets(
+    pub async fn secret_outputs(
         &self,
         id: &ResourceId,
         names: Vec<String>,
@@ -272,6 +284,12 @@ impl Remote {
     pub async fn last_event(&self) -> Result<i64, Failure> {
         Ok(self.newest_events(1).await?.first().map_or(0, |event| event.id))
     }
+}
+
+/// Connects to the server that the arguments select, and does the work there.
+pub fn with_server<T>(args: &ServerArgs, work: impl AsyncFnOnce(&Remote) -> Result<T, Failure>) -> Result<T, Failure> {
+    let target = args.server()?;
+    block_on(Threads::One, async { work(&Remote::open(target).await?).await })
 }
 
 /// A manifest that a server keeps, as a file to be sent back. Its secrets are not given out, so that it cannot be where there

@@ -1,8 +1,8 @@
 //! Drift as people and programs see it: what was declared, what was found, what apply would do about it.
 
-use crate::args::WorkspaceArgs;
-use crate::local::stored;
+use crate::args::repeated_flags;
 pub use crate::view::diagnostics::count;
+use crate::view::resource_view;
 use crate::view::terminal::harmless_line;
 use berth_clouds::Clouds;
 pub use berth_engine::Finding;
@@ -67,7 +67,7 @@ fn line(finding: &Finding) -> String {
         let added = found.iter().filter(|value| !declared.contains(value)).collect::<Vec<_>>();
         let removed = declared.iter().filter(|value| !found.contains(value)).collect::<Vec<_>>();
         let list = |what: &str, values: Vec<&Value>| {
-            let texts: Vec<String> = values.iter().map(|value| stored::value_text(value)).collect();
+            let texts: Vec<String> = values.iter().map(|value| resource_view::value_text(value)).collect();
             (!texts.is_empty()).then(|| format!("{what} outside: {}", cut(&texts.join(", "))))
         };
         return [list("added", added), list("removed", removed)].into_iter().flatten().collect::<Vec<_>>().join("; ");
@@ -79,7 +79,7 @@ fn value(value: &Value) -> String {
     match value {
         Value::Null => "nothing".into(),
         Value::String(text) if text.is_empty() => "nothing".into(),
-        other => cut(&stored::value_text(other)),
+        other => cut(&resource_view::value_text(other)),
     }
 }
 
@@ -104,23 +104,23 @@ pub fn short(found: &[Finding]) -> String {
 }
 
 /// What to type about it.
-pub fn commands(findings: &Findings, args: &WorkspaceArgs) -> String {
+pub fn commands(findings: &Findings) -> String {
     let mut text = String::new();
     let changed = findings.iter().find(|(_, found)| found.iter().any(|finding| !finding.field.is_empty()));
     let gone = findings.iter().find(|(_, found)| found.iter().any(|finding| finding.gone));
     // What apply refuses as a whole is not worth typing.
     let back = changed.filter(|(_, found)| !found.iter().any(|finding| finding.refused));
     if let Some((id, _)) = back.or(gone.filter(|_| changed.is_none())) {
-        text.push_str(&format!("  put back what is declared:   {}\n", stored::command("apply", id, args)));
+        text.push_str(&format!("  put back what is declared:   {}\n", repeated_flags::command("apply", id)));
     }
     if let Some((id, _)) = changed {
-        text.push_str(&format!("  keep what was found:         {}\n", stored::command("drift --accept", id, args)));
+        text.push_str(&format!("  keep what was found:         {}\n", repeated_flags::command("drift --accept", id)));
     }
     if let Some((id, _)) = gone {
         if changed.is_some() {
-            text.push_str(&format!("  make what is gone again:     {}\n", stored::command("apply", id, args)));
+            text.push_str(&format!("  make what is gone again:     {}\n", repeated_flags::command("apply", id)));
         }
-        text.push_str(&format!("  or forget it:                {}\n", stored::command("delete", id, args)));
+        text.push_str(&format!("  or forget it:                {}\n", repeated_flags::command("delete", id)));
     }
     text
 }

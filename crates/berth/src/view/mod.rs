@@ -7,6 +7,7 @@ pub mod graph;
 pub mod output;
 pub mod plan_view;
 pub mod progress;
+pub mod resource_view;
 pub mod terminal;
 pub mod watch;
 pub mod yaml;

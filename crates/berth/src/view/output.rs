@@ -20,6 +20,13 @@ pub enum Format {
     Name,
 }
 
+impl Format {
+    /// Text for people, beside which more is said on standard error.
+    pub fn is_for_people(self) -> bool {
+        matches!(self, Format::Table | Format::Wide)
+    }
+}
+
 #[derive(clap::Args, Clone, Copy, Debug)]
 pub struct OutputArgs {
     /// How to print the result

@@ -51,7 +51,7 @@ pub struct Row {
 impl Row {
     pub fn of(resource: &pb::Resource) -> Self {
         let facts = messages::map(resource.facts.as_ref());
-        let fact = |name: &str| facts.get(name).map(crate::local::stored::value_text).unwrap_or_default();
+        let fact = |name: &str| facts.get(name).map(crate::view::resource_view::value_text).unwrap_or_default();
         let failed = ResourceState::parse(&resource.state) == Some(ResourceState::Failed);
         let state = if resource.deleting && !failed { ResourceState::Deleting.as_str() } else { &resource.state };
         Self {

@@ -1,9 +1,10 @@
 //! Draws the model. Pure: the same model, size and time give the same picture.
 
 use super::model::{Model, Pane, rank};
+use crate::args::repeated_flags;
 use crate::commands::{events, tasks, workers};
-use crate::local::stored::{self, age};
 use crate::remote::messages;
+use crate::view::resource_view::{self, age};
 use crate::view::terminal::harmless_line;
 use berth_engine::ResourceState;
 use berth_server::pb;
@@ -252,14 +253,14 @@ fn chosen_details(model: &Model, look: &Look) -> Vec<(String, String)> {
         Pane::Fleet => match model.shown_fleet().get(at) {
             Some((id, row)) => vec![
                 own(("resource", id.to_string())),
-                own(("org", stored::or_dash(&id.org))),
-                own(("env", stored::or_dash(&id.env))),
+                own(("org", resource_view::or_dash(&id.org))),
+                own(("env", resource_view::or_dash(&id.env))),
                 own(("state", row.state.clone())),
-                own(("message", stored::or_dash(&row.message))),
-                own(("version", stored::or_dash(&row.version))),
-                own(("nodes", stored::or_dash(&row.nodes))),
+                own(("message", resource_view::or_dash(&row.message))),
+                own(("version", resource_view::or_dash(&row.version))),
+                own(("nodes", resource_view::or_dash(&row.nodes))),
                 own(("drift", if row.drifted { "yes".into() } else { "-".into() })),
-                own(("more", stored::command("describe", id, &Default::default()))),
+                own(("more", repeated_flags::command("describe", id))),
             ],
             None => Vec::new(),
         },
@@ -276,8 +277,8 @@ fn chosen_details(model: &Model, look: &Look) -> Vec<(String, String)> {
                 own(("at", event.at.clone())),
                 own(("resource", messages::id_of(event.resource.as_ref()).to_string())),
                 own(("what", event.what.clone())),
-                own(("detail", stored::or_dash(&event.detail))),
-                own(("task", stored::or_dash(&event.task))),
+                own(("detail", resource_view::or_dash(&event.detail))),
+                own(("task", resource_view::or_dash(&event.task))),
             ],
             None => Vec::new(),
         },
@@ -287,7 +288,7 @@ fn chosen_details(model: &Model, look: &Look) -> Vec<(String, String)> {
                 own(("busy", workers::busy(worker))),
                 own(("seen", workers::seen(worker, look.now))),
                 own(("state", workers::state(worker, look.now).into())),
-                own(("version", stored::or_dash(&worker.version))),
+                own(("version", resource_view::or_dash(&worker.version))),
                 own(("services", workers::services(worker))),
             ],
             None => Vec::new(),
