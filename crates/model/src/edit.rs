@@ -330,18 +330,11 @@ impl List<'_> {
 
 /// Names in one spelling, plain words as YAML reads them.
 fn as_json(node: &Node<'_>) -> Json {
-    match &node.value {
-        Value::Null => Json::Null,
-        Value::Scalar { text, style: Style::Plain } => match resolve(text) {
-            Plain::Text => Json::from(text.as_ref()),
-            _ => serde_json::from_str(text).unwrap_or_else(|_| Json::from(text.as_ref())),
-        },
-        Value::Scalar { text, .. } => Json::from(text.as_ref()),
-        Value::Seq { items, .. } => items.iter().map(as_json).collect(),
-        Value::Map { entries, .. } => {
-            entries.iter().map(|entry| (case::camel_case(&entry.key), as_json(&entry.node))).collect()
-        }
-    }
+    let scalar = |text: &str| match resolve(text) {
+        Plain::Text => Json::from(text),
+        _ => serde_json::from_str(text).unwrap_or_else(|_| Json::from(text)),
+    };
+    node.to_json(&scalar, &case::camel_case)
 }
 
 /// A value within one line.

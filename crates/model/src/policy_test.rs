@@ -6,8 +6,8 @@ use crate::diagnostic::{Diagnostic, Span};
 use crate::json;
 use crate::manifest::Manifest;
 use crate::phrasing;
-use crate::yaml::{Documents, Entry, Node, Plain, Style, Value, resolve};
-use serde_json::{Map, Value as Json, json};
+use crate::yaml::{Documents, Entry, Node, Plain, Value, resolve};
+use serde_json::{Value as Json, json};
 use std::sync::Arc;
 
 /// The `kind` of such a document.
@@ -221,22 +221,15 @@ impl Reader<'_> {
 
 /// A tree as plain JSON.
 fn plain(node: &Node<'_>) -> Json {
-    match &node.value {
-        Value::Null => Json::Null,
-        Value::Scalar { text, style: Style::Plain } => match resolve(text) {
-            Plain::Null => Json::Null,
-            Plain::Bool(b) => Json::Bool(b),
-            Plain::Int(_) | Plain::Number => text
-                .parse::<i64>()
-                .map(Json::from)
-                .or_else(|_| text.parse::<f64>().map(Json::from))
-                .unwrap_or_else(|_| Json::String(text.to_string())),
-            Plain::Text => Json::String(text.to_string()),
-        },
-        Value::Scalar { text, .. } => Json::String(text.to_string()),
-        Value::Seq { items, .. } => Json::Array(items.iter().map(plain).collect()),
-        Value::Map { entries, .. } => {
-            Json::Object(entries.iter().map(|e| (e.key.to_string(), plain(&e.node))).collect::<Map<_, _>>())
-        }
-    }
+    let scalar = |text: &str| match resolve(text) {
+        Plain::Null => Json::Null,
+        Plain::Bool(b) => Json::Bool(b),
+        Plain::Int(_) | Plain::Number => text
+            .parse::<i64>()
+            .map(Json::from)
+            .or_else(|_| text.parse::<f64>().map(Json::from))
+            .unwrap_or_else(|_| Json::from(text)),
+        Plain::Text => Json::from(text),
+    };
+    node.to_json(&scalar, &str::to_owned)
 }

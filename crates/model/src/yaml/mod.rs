@@ -10,6 +10,7 @@ pub use resolve::{Plain, resolve, whole};
 pub use write::to_yaml;
 
 use crate::diagnostic::Span;
+use serde_json::Value as Json;
 use std::borrow::Cow;
 
 /// Most bytes of one file. A folder may hold any number of files, so that a larger fleet is split over several.
@@ -90,6 +91,19 @@ impl<'a> Node<'a> {
     /// The entry with one of two spellings of a name.
     pub fn entry(&self, json: &str, snake: &str) -> Option<&Entry<'a>> {
         self.entries().iter().find(|entry| entry.key == json || entry.key == snake)
+    }
+
+    /// As JSON. `plain` reads a scalar that stands without quotes, `name` spells a key.
+    pub fn to_json(&self, plain: &dyn Fn(&str) -> Json, name: &dyn Fn(&str) -> String) -> Json {
+        match &self.value {
+            Value::Null => Json::Null,
+            Value::Scalar { text, style: Style::Plain } => plain(text),
+            Value::Scalar { text, .. } => Json::from(text.as_ref()),
+            Value::Seq { items, .. } => items.iter().map(|item| item.to_json(plain, name)).collect(),
+            Value::Map { entries, .. } => {
+                entries.iter().map(|entry| (name(&entry.key), entry.node.to_json(plain, name))).collect()
+            }
+        }
     }
 
     /// Where to point when the node as a whole is meant: at a scalar itself, at the beginning of anything larger.
