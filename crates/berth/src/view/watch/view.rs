@@ -1,12 +1,13 @@
 //! Draws the model. Pure: the same model, size and time give the same picture.
 
-use super::model::{Model, Pane, rank};
+use super::model::{Model, Pane, Row, rank};
 use crate::args::repeated_flags;
 use crate::commands::{events, tasks, workers};
 use crate::remote::messages;
 use crate::view::resource_view::{self, age};
 use crate::view::terminal::harmless_line;
 use berth_engine::ResourceState;
+use berth_model::ResourceId;
 use berth_server::pb;
 use jiff::Timestamp;
 use ratatui::Frame;
@@ -151,98 +152,96 @@ fn names_width<'a>(names: impl Iterator<Item = &'a String>, width: u16) -> Const
 }
 
 fn rows(model: &Model, look: &Look, pane: Pane, width: u16) -> Rows {
-    let now = look.now;
     match pane {
-        Pane::Fleet => {
-            let called = |id: &berth_model::ResourceId| match id.env.as_str() {
-                "" => id.to_string(),
-                env => format!("{id} ({env})"),
-            };
-            let names: Vec<String> = model.shown_fleet().iter().map(|(id, _)| called(id)).collect();
-            let row = |(id, row): (&berth_model::ResourceId, &super::model::Row)| {
-                let name = called(id);
-                let note = match (ResourceState::parse(&row.state), row.drifted) {
-                    (Some(ResourceState::Ready), true) => "drifted".to_owned(),
-                    (Some(ResourceState::Ready), false) => {
-                        let nodes = match row.nodes.as_str() {
-                            "" => String::new(),
-                            "1" => "1 node".to_owned(),
-                            nodes => format!("{nodes} nodes"),
-                        };
-                        [row.version.as_str(), &nodes]
-                            .into_iter()
-                            .filter(|s| !s.is_empty())
-                            .collect::<Vec<_>>()
-                            .join(", ")
-                    }
-                    _ => row.message.clone(),
-                };
-                TableRow::new([cell(&word(&row.state)).style(tint(look, &row.state)), cell(&name), cell(&note)])
-            };
-            let rows = model.shown_fleet().into_iter().map(row).collect();
-            (
-                vec!["STATE", "RESOURCE", "NOTE"],
-                vec![Constraint::Length(9), names_width(names.iter(), width), Constraint::Fill(1)],
-                rows,
-            )
-        }
-        Pane::Tasks => {
-            let names: Vec<String> = model.shown_tasks().into_iter().map(tasks::about).collect();
-            let row = |task: &pb::Task| {
-                let state = tasks::state(task).to_owned();
-                let clock = match task.state.as_str() {
-                    "queued" => age(messages::time(&task.created_at), now),
-                    _ => tasks::took(task, now),
-                };
-                let cells = [
-                    cell(&state).style(tint(look, &state)),
-                    cell(&task.op),
-                    cell(&tasks::about(task)),
-                    cell(&clock),
-                    cell(&task.message),
-                ];
-                TableRow::new(cells)
-            };
-            let rows = model.shown_tasks().into_iter().map(row).collect();
-            let widths = vec![
-                Constraint::Length(10),
-                Constraint::Length(6),
-                names_width(names.iter(), width),
-                Constraint::Length(6),
-                Constraint::Fill(1),
-            ];
-            (vec!["STATE", "OP", "ABOUT", "AGE", "DOING"], widths, rows)
-        }
-        Pane::Events => {
-            let about = |event: &pb::Event| messages::id_of(event.resource.as_ref()).to_string();
-            let names: Vec<String> = model.shown_events().into_iter().map(about).collect();
-            let row = |event: &pb::Event| {
-                let id = messages::id_of(event.resource.as_ref());
-                let at = messages::time(&event.at);
-                TableRow::new([cell(&age(at, now)), cell(&id.to_string()), cell(&events::what(event))])
-            };
-            let rows = model.shown_events().into_iter().map(row).collect();
-            (
-                vec!["AGE", "RESOURCE", "WHAT"],
-                vec![Constraint::Length(5), names_width(names.iter(), width), Constraint::Fill(1)],
-                rows,
-            )
-        }
-        Pane::Workers => {
-            let row = |worker: &pb::Worker| {
-                let seen = workers::seen(worker, now);
-                TableRow::new([
-                    cell(&worker.name),
-                    cell(&workers::busy(worker)),
-                    cell(&seen),
-                    cell(workers::state(worker, now)),
-                ])
-            };
-            let rows = model.shown_workers().into_iter().map(row).collect();
-            let widths = vec![Constraint::Fill(1), Constraint::Length(7), Constraint::Length(8), Constraint::Length(8)];
-            (vec!["NAME", "BUSY", "SEEN", "STATE"], widths, rows)
-        }
+        Pane::Fleet => fleet_rows(model, look, width),
+        Pane::Tasks => task_rows(model, look, width),
+        Pane::Events => event_rows(model, look, width),
+        Pane::Workers => worker_rows(model, look),
     }
+}
+
+fn fleet_rows(model: &Model, look: &Look, width: u16) -> Rows {
+    let called = |id: &ResourceId| match id.env.as_str() {
+        "" => id.to_string(),
+        env => format!("{id} ({env})"),
+    };
+    let names: Vec<String> = model.shown_fleet().iter().map(|(id, _)| called(id)).collect();
+    let row = |(id, row): (&ResourceId, &Row)| {
+        let state = cell(&word(&row.state)).style(tint(look, &row.state));
+        TableRow::new([state, cell(&called(id)), cell(&fleet_note(row))])
+    };
+    let rows = model.shown_fleet().into_iter().map(row).collect();
+    let widths = vec![Constraint::Length(9), names_width(names.iter(), width), Constraint::Fill(1)];
+    (vec!["STATE", "RESOURCE", "NOTE"], widths, rows)
+}
+
+/// Version and nodes of a resource that is ready; else what keeps it from being so.
+fn fleet_note(row: &Row) -> String {
+    match (ResourceState::parse(&row.state), row.drifted) {
+        (Some(ResourceState::Ready), true) => "drifted".to_owned(),
+        (Some(ResourceState::Ready), false) => {
+            let nodes = match row.nodes.as_str() {
+                "" => String::new(),
+                "1" => "1 node".to_owned(),
+                nodes => format!("{nodes} nodes"),
+            };
+            [row.version.as_str(), &nodes].into_iter().filter(|s| !s.is_empty()).collect::<Vec<_>>().join(", ")
+        }
+        _ => row.message.clone(),
+    }
+}
+
+fn task_rows(model: &Model, look: &Look, width: u16) -> Rows {
+    let names: Vec<String> = model.shown_tasks().into_iter().map(tasks::about).collect();
+    let row = |task: &pb::Task| {
+        let state = tasks::state(task).to_owned();
+        let clock = match task.state.as_str() {
+            "queued" => age(messages::time(&task.created_at), look.now),
+            _ => tasks::took(task, look.now),
+        };
+        TableRow::new([
+            cell(&state).style(tint(look, &state)),
+            cell(&task.op),
+            cell(&tasks::about(task)),
+            cell(&clock),
+            cell(&task.message),
+        ])
+    };
+    let rows = model.shown_tasks().into_iter().map(row).collect();
+    let widths = vec![
+        Constraint::Length(10),
+        Constraint::Length(6),
+        names_width(names.iter(), width),
+        Constraint::Length(6),
+        Constraint::Fill(1),
+    ];
+    (vec!["STATE", "OP", "ABOUT", "AGE", "DOING"], widths, rows)
+}
+
+fn event_rows(model: &Model, look: &Look, width: u16) -> Rows {
+    let about = |event: &pb::Event| messages::id_of(event.resource.as_ref()).to_string();
+    let names: Vec<String> = model.shown_events().into_iter().map(about).collect();
+    let row = |event: &pb::Event| {
+        let at = messages::time(&event.at);
+        TableRow::new([cell(&age(at, look.now)), cell(&about(event)), cell(&events::what(event))])
+    };
+    let rows = model.shown_events().into_iter().map(row).collect();
+    let widths = vec![Constraint::Length(5), names_width(names.iter(), width), Constraint::Fill(1)];
+    (vec!["AGE", "RESOURCE", "WHAT"], widths, rows)
+}
+
+fn worker_rows(model: &Model, look: &Look) -> Rows {
+    let row = |worker: &pb::Worker| {
+        TableRow::new([
+            cell(&worker.name),
+            cell(&workers::busy(worker)),
+            cell(&workers::seen(worker, look.now)),
+            cell(workers::state(worker, look.now)),
+        ])
+    };
+    let rows = model.shown_workers().into_iter().map(row).collect();
+    let widths = vec![Constraint::Fill(1), Constraint::Length(7), Constraint::Length(8), Constraint::Length(8)];
+    (vec!["NAME", "BUSY", "SEEN", "STATE"], widths, rows)
 }
 
 /// Everything about what is chosen, name by name.
