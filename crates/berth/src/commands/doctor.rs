@@ -252,10 +252,7 @@ async fn simulated_clouds() -> Check {
     };
     let speed = &record.speed;
     match sandbox::answers(&record).await {
-        true => {
-            let addresses: Vec<&str> = record.urls.values().map(String::as_str).collect();
-            check(Health::Ok, format!("answers at {}, speed {speed}", addresses.join(" and ")))
-        }
+        true => check(Health::Ok, format!("answers at {}, speed {speed}", record.addresses())),
         false => {
             let help = vec!["to end it:   berth sandbox --stop".into()];
             Check { help, ..check(Health::Failed, format!("process {} runs and does not answer", record.pid)) }

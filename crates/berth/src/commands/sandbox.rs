@@ -148,14 +148,10 @@ fn how_to(record: &Record, token_needed: bool, of_project: bool) -> String {
     text
 }
 
-fn addresses(record: &Record) -> String {
-    record.urls.values().map(String::as_str).collect::<Vec<_>>().join(" and ")
-}
-
 fn already(folder: &Path) -> Failure {
     let failure = Failure::new("this project has a sandbox running");
     let failure = match sandbox::recorded(folder) {
-        Some(record) => failure.note(format!("process {}, at {}", record.pid, addresses(&record))),
+        Some(record) => failure.note(format!("process {}, at {}", record.pid, record.addresses())),
         None => failure,
     };
     failure.help("to end it:   berth sandbox --stop")

@@ -5,7 +5,6 @@ use crate::failure::{CommandResult, Exit, Failure};
 use crate::local::sandbox::{Sandboxed, connect_or_start};
 use crate::signals::StopSignal;
 use crate::view::{output, terminal};
-use berth_clouds::accounts::Simulated;
 use berth_clouds::label_prefix;
 use berth_server::address::{AddressRange, TrustedProxies};
 use berth_server::limits::Limits;
@@ -180,7 +179,7 @@ async fn serve(args: Args, verbose: u8) -> CommandResult {
         true => Some(connect_or_start(args.sandbox.speed, &args.folder).await?),
         false => None,
     };
-    config.simulated = sandbox.as_ref().map(simulated);
+    config.simulated = sandbox.as_ref().map(Sandboxed::simulated);
     config.was_simulated = had_sandbox;
     let database = config.store.location.to_string();
     let running = start(config).await.map_err(|error| cannot_start(&error, &args))?;
@@ -248,14 +247,6 @@ fn key(args: &Args) -> KeySource {
         (None, Some(command)) => KeySource::Command(command.clone()),
         _ if ["BERTH_KEY", "BERTH_KEY_COMMAND", "BERTH_KEY_FILE"].into_iter().any(said) => KeySource::Usual,
         _ => KeySource::File(args.folder.join("key")),
-    }
-}
-
-fn simulated(sandbox: &Sandboxed) -> Simulated {
-    Simulated {
-        urls: sandbox.urls.clone(),
-        token: std::env::var("BERTH_SANDBOX_TOKEN").ok().filter(|token| !token.is_empty()),
-        pace: sandbox.pace,
     }
 }
 

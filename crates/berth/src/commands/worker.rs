@@ -3,6 +3,7 @@
 use crate::args::change_args::duration;
 use crate::cli::{Threads, block_on};
 use crate::failure::{CommandResult, Exit, Failure};
+use crate::local::sandbox::sandbox_token;
 use berth_server::Fault;
 use berth_server::client::Connection;
 use berth_server::telemetry::{self, LogFormat, Telemetry};
@@ -109,7 +110,7 @@ pub fn run(args: Args, verbose: u8) -> CommandResult {
         capacity: args.capacity,
         checks: args.checks,
         simulated: args.sandbox,
-        sandbox_token: std::env::var("BERTH_SANDBOX_TOKEN").ok().filter(|token| !token.is_empty()),
+        sandbox_token: sandbox_token(),
         credentials: WorkerCredentials {
             allow_env: args.allow_env.iter().cloned().collect(),
             allow_files: args.allow_file.clone(),

@@ -5,6 +5,7 @@ use crate::args::workspace_args::speed;
 use crate::failure::Failure;
 use crate::local::project;
 use crate::view::progress;
+use berth_clouds::accounts::Simulated;
 use berth_sandbox::{Config, Sandbox, SandboxError, Speed, registry};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -32,6 +33,13 @@ pub struct Record {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<PathBuf>,
     pub speed: String,
+}
+
+impl Record {
+    /// For messages.
+    pub fn addresses(&self) -> String {
+        self.urls.values().map(String::as_str).collect::<Vec<_>>().join(" and ")
+    }
 }
 
 fn record_path(folder: &Path) -> PathBuf {
@@ -148,12 +156,22 @@ pub struct Sandboxed {
 }
 
 impl Sandboxed {
+    /// Where accounts find these clouds.
+    pub fn simulated(&self) -> Simulated {
+        Simulated { urls: self.urls.clone(), token: sandbox_token(), pace: self.pace }
+    }
+
     /// Writes the cloud down before the process ends.
     pub async fn stop(self) {
         if let Some(sandbox) = self.guard {
             sandbox.stop().await;
         }
     }
+}
+
+/// The token that simulated clouds were told to accept.
+pub fn sandbox_token() -> Option<String> {
+    std::env::var("BERTH_SANDBOX_TOKEN").ok().filter(|token| !token.is_empty())
 }
 
 /// The sandbox that this project has running, or else one inside this process. `project` is the `.berth` folder.

@@ -5,7 +5,7 @@ use crate::backend::Access;
 use crate::failure::Failure;
 use crate::local::project;
 use crate::local::sandbox::{Sandboxed, connect_or_start};
-use berth_clouds::accounts::{Accounts, Simulated};
+use berth_clouds::accounts::Accounts;
 use berth_clouds::{Clouds, Credentials, label_prefix};
 use berth_engine::{Known, Request, Wanted, parents};
 use berth_model::{Manifest, ResourceId};
@@ -65,11 +65,7 @@ impl Workspace {
 
     /// The accounts of these manifests and of the state.
     pub async fn accounts(&self, manifests: &[Arc<Manifest>]) -> Result<Accounts, Failure> {
-        let simulated = self.sandbox.as_ref().map(|s| Simulated {
-            urls: s.urls.clone(),
-            token: std::env::var("BERTH_SANDBOX_TOKEN").ok().filter(|token| !token.is_empty()),
-            pace: s.pace,
-        });
+        let simulated = self.sandbox.as_ref().map(Sandboxed::simulated);
         let var = |name: &str| std::env::var(name).ok();
         let mut accounts = Accounts::new(simulated, var);
         if let Some(given) = self.given.get() {
