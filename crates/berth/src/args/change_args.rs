@@ -1,5 +1,6 @@
 //! How a change is confirmed, and how it is run.
 
+use crate::args::WorkspaceArgs;
 use std::time::Duration;
 
 #[derive(clap::Args, Clone, Debug)]
@@ -46,4 +47,13 @@ pub struct RecreateArgs {
     /// What is not found was deleted and is made again, also when much of an account seems gone at once
     #[arg(long)]
     pub allow_recreate: bool,
+}
+
+/// For commands that change something: how it is run, and where.
+#[derive(clap::Args, Clone, Debug)]
+pub struct ChangeArgs {
+    #[command(flatten)]
+    pub run: RunArgs,
+    #[command(flatten)]
+    pub workspace: WorkspaceArgs,
 }

@@ -75,7 +75,7 @@ pub trait Backend {
     /// Deletes these resources of those that are `known`.
     async fn delete(&self, known: Known, ids: Vec<ResourceId>, options: &ChangeOptions<'_>) -> Result<Ended, Failure>;
 
-    /// Brings what was begun to its end: until these resources are ready, or gone.
+    /// Waits until these resources are ready, or gone; the embedded engine does the rest of the work, a server does it by itself.
     async fn wait(&self, pending: Vec<StoredResource>, gone: bool, timeout: Duration, format: Format) -> CommandResult;
 
     async fn import(&self, job: &ImportJob<'_>) -> Result<Imported, Failure>;

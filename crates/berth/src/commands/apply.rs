@@ -1,7 +1,7 @@
 //! `berth apply`: makes the clouds as the manifests say.
 
 use crate::args::repeated_flags::{self, complete};
-use crate::args::{Address, ConfirmArgs, RecreateArgs, RunArgs, ScopeArgs, Which, WorkspaceArgs};
+use crate::args::{Address, ChangeArgs, ConfirmArgs, RecreateArgs, ScopeArgs, Which};
 use crate::backend::{Access, ApplySource, ChangeOptions, Ended, SavedFile, with_backend};
 use crate::failure::{CommandResult, Exit, Failure};
 use crate::local::carry_out::took_text;
@@ -34,9 +34,7 @@ pub struct Args {
     #[command(flatten)]
     recreate: RecreateArgs,
     #[command(flatten)]
-    run: RunArgs,
-    #[command(flatten)]
-    workspace: WorkspaceArgs,
+    change: ChangeArgs,
     #[command(flatten)]
     output: OutputArgs,
 }
@@ -46,10 +44,10 @@ pub fn run(args: Args) -> CommandResult {
         Ok(source) => source,
         Err(exit) => return Ok(exit),
     };
-    with_backend(&args.workspace, Access::Create, async |backend| {
+    with_backend(&args.change.workspace, Access::Create, async |backend| {
         let started = Instant::now();
         let format = args.output.output;
-        let options = ChangeOptions { confirm: args.confirm, recreate: args.recreate, run: &args.run, format };
+        let options = ChangeOptions { confirm: args.confirm, recreate: args.recreate, run: &args.change.run, format };
         let ended = backend.apply(source, &options).await?;
         if ended.exit != Exit::Done || !format.is_for_people() {
             return Ok(ended.exit);
@@ -70,7 +68,7 @@ pub fn run(args: Args) -> CommandResult {
 
 /// Everything that is wrong with the input is said before a state is opened.
 fn source(args: &Args) -> Result<Result<ApplySource, Exit>, Failure> {
-    let which = args.workspace.which()?;
+    let which = args.change.workspace.which()?;
     if let Some(path) = &args.stack_input {
         if matches!(which, Which::Server(_)) {
             return Err(Failure::new("a stack input brings credentials of its own, which a server does not take")
@@ -123,7 +121,7 @@ fn are(count: usize) -> String {
 }
 
 fn finish(ended: &Ended, args: &Args) -> Result<(), Failure> {
-    let (ready, no_wait) = (ended.count, args.run.no_wait);
+    let (ready, no_wait) = (ended.count, args.change.run.no_wait);
     let state = if no_wait { "begun" } else { ResourceState::Ready.as_str() };
     anstream::eprintln!(
         "\n{ready} {} {state} in {}",

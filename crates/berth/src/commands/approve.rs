@@ -1,7 +1,7 @@
 //! `berth approve`: lets a plan that waits in a protected environment go on, after it was looked at.
 
+use crate::args::ServerResourceArgs;
 use crate::args::repeated_flags;
-use crate::args::{ScopeArgs, ServerArgs};
 use crate::backend::lookup;
 use crate::commands::get;
 use crate::failure::{CommandResult, Exit, Failure};
@@ -32,16 +32,14 @@ pub struct Args {
     #[arg(long, value_name = "DIGEST")]
     digest: Option<String>,
     #[command(flatten)]
-    scope: ScopeArgs,
-    #[command(flatten)]
-    server: ServerArgs,
+    resources: ServerResourceArgs,
     #[command(flatten)]
     output: OutputArgs,
 }
 
 pub fn run(args: Args) -> CommandResult {
-    let scope = args.server.scope(&args.scope)?;
-    let approved = with_server(&args.server, async |remote| {
+    let scope = args.resources.scope()?;
+    let approved = with_server(&args.resources.server, async |remote| {
         let stored = lookup::one(remote, &args.what, &scope).await?;
         approve(&args, remote, &stored.id).await
     })?;

@@ -1,6 +1,6 @@
 //! `berth delete`: takes away what was applied, those that refer to others first.
 
-use crate::args::{Address, ConfirmArgs, RecreateArgs, RunArgs, ScopeArgs, WorkspaceArgs};
+use crate::args::{Address, ChangeArgs, ConfirmArgs, RecreateArgs, ScopeArgs};
 use crate::backend::{Access, Backend, ChangeOptions, lookup, with_backend};
 use crate::commands::kubeconfig;
 use crate::failure::{CommandResult, Exit, Failure};
@@ -33,9 +33,7 @@ pub struct Args {
     #[command(flatten)]
     confirm: ConfirmArgs,
     #[command(flatten)]
-    run: RunArgs,
-    #[command(flatten)]
-    workspace: WorkspaceArgs,
+    change: ChangeArgs,
     #[command(flatten)]
     output: OutputArgs,
 }
@@ -46,7 +44,7 @@ enum What {
 }
 
 pub fn run(args: Args) -> CommandResult {
-    let which = args.workspace.which()?;
+    let which = args.change.workspace.which()?;
     let scope = which.scope(&args.scope);
     let what = if args.file.is_empty() {
         What::Addresses(lookup::addresses(&args.what, &scope)?)
@@ -58,7 +56,7 @@ pub fn run(args: Args) -> CommandResult {
         let loaded = loaded.narrow(&args.scope)?;
         What::Ids(loaded.manifests.into_iter().map(|m| m.id).collect())
     };
-    with_backend(&args.workspace, Access::Clouds, async |backend| delete(&args, backend, &what).await)
+    with_backend(&args.change.workspace, Access::Clouds, async |backend| delete(&args, backend, &what).await)
 }
 
 async fn delete(args: &Args, backend: &dyn Backend, what: &What) -> CommandResult {
@@ -71,16 +69,17 @@ async fn delete(args: &Args, backend: &dyn Backend, what: &What) -> CommandResul
     include_referrers(&known, &mut ids, args.cascade)?;
     let ids: Vec<ResourceId> = ids.into_iter().collect();
     let format = args.output.output;
-    let options = ChangeOptions { confirm: args.confirm, recreate: RecreateArgs::default(), run: &args.run, format };
+    let options =
+        ChangeOptions { confirm: args.confirm, recreate: RecreateArgs::default(), run: &args.change.run, format };
     let ended = backend.delete(known, ids.clone(), &options).await?;
     if ended.exit != Exit::Done {
         return Ok(ended.exit);
     }
-    if !args.run.no_wait {
+    if !args.change.run.no_wait {
         kubeconfig::forget(backend, &ids)?;
     }
     if format.is_for_people() {
-        let done = if args.run.no_wait { "being deleted" } else { "deleted" };
+        let done = if args.change.run.no_wait { "being deleted" } else { "deleted" };
         anstream::eprintln!("\n{} {done} in {}", ids.len(), took_text(ended.began.elapsed()));
     }
     Ok(Exit::Done)

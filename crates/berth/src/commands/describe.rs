@@ -1,7 +1,7 @@
 //! `berth describe`: everything about one resource, for people. From the state alone.
 
+use crate::args::ResourceArgs;
 use crate::args::repeated_flags;
-use crate::args::{ScopeArgs, WorkspaceArgs};
 use crate::backend::{Access, Backend, lookup, with_backend};
 use crate::commands::history;
 use crate::failure::{CommandResult, Exit, Failure};
@@ -31,14 +31,12 @@ pub struct Args {
     #[arg(value_name = "KIND/NAME")]
     what: String,
     #[command(flatten)]
-    scope: ScopeArgs,
-    #[command(flatten)]
-    workspace: WorkspaceArgs,
+    resources: ResourceArgs,
 }
 
 pub fn run(args: Args) -> CommandResult {
-    let scope = args.workspace.which()?.scope(&args.scope);
-    let text = with_backend(&args.workspace, Access::Read, async |backend| {
+    let scope = args.resources.scope()?;
+    let text = with_backend(&args.resources.workspace, Access::Read, async |backend| {
         let stored = lookup::one(backend, &args.what, &scope).await?;
         describe(backend, &stored).await
     })?;

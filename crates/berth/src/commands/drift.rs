@@ -1,6 +1,6 @@
 //! `berth drift`: what differs between what was applied and what the clouds show. Reads clouds by lists, changes nothing.
 
-use crate::args::{ScopeArgs, WorkspaceArgs};
+use crate::args::ResourceArgs;
 use crate::backend::accept::accept;
 use crate::backend::{Access, Backend, DriftCheck, Selection, with_backend};
 use crate::failure::{CommandResult, Exit, Failure};
@@ -26,16 +26,14 @@ pub struct Args {
     #[arg(long)]
     accept: bool,
     #[command(flatten)]
-    scope: ScopeArgs,
-    #[command(flatten)]
-    workspace: WorkspaceArgs,
+    resources: ResourceArgs,
     #[command(flatten)]
     output: OutputArgs,
 }
 
 pub fn run(args: Args) -> CommandResult {
-    let selection = Selection::new(&args.what, args.workspace.which()?.scope(&args.scope))?;
-    with_backend(&args.workspace, Access::Clouds, async |backend| check(&args, backend, &selection).await)
+    let selection = Selection::new(&args.what, args.resources.scope()?)?;
+    with_backend(&args.resources.workspace, Access::Clouds, async |backend| check(&args, backend, &selection).await)
 }
 
 async fn check(args: &Args, backend: &dyn Backend, selection: &Selection) -> CommandResult {

@@ -1,6 +1,6 @@
 //! `berth events`: what happened on a server, and what happens.
 
-use crate::args::{Address, ScopeArgs, ServerArgs};
+use crate::args::{Address, ServerResourceArgs};
 use crate::failure::{CommandResult, Exit, Failure};
 use crate::remote::event_stream::{StreamItem, subscribe};
 use crate::remote::{PAGE, Remote, messages, with_server};
@@ -30,17 +30,15 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     limit: u32,
     #[command(flatten)]
-    scope: ScopeArgs,
-    #[command(flatten)]
-    server: ServerArgs,
+    resources: ServerResourceArgs,
     #[command(flatten)]
     output: OutputArgs,
 }
 
 pub fn run(args: Args) -> CommandResult {
-    let scope = args.server.scope(&args.scope)?;
+    let scope = args.resources.scope()?;
     let address = args.what.as_deref().map(|text| Address::parse(text, &scope)).transpose()?;
-    with_server(&args.server, async |remote| {
+    with_server(&args.resources.server, async |remote| {
         let part = |part: Option<&String>| part.cloned().unwrap_or_default();
         let filter = pb::WatchRequest {
             after: args.after.unwrap_or(-1),

@@ -1,18 +1,15 @@
 //! `berth get`: what is applied, from the state alone.
 
-use crate::args::{ScopeArgs, WorkspaceArgs};
+use crate::args::ResourceArgs;
 use crate::backend::{Access, lookup, with_backend};
 use crate::failure::{CommandResult, Exit, Failure};
 use crate::local::workspace::elsewhere;
 use crate::view::output::{self, Format, OutputArgs, Table};
-use crate::view::resource_view::{self, DRIFT, age, fact, or_dash};
+use crate::view::resource_view::{self, DRIFT, age, fact, or_dash, short_message};
 use crate::view::terminal::harmless_line;
 use berth_store::StoredResource;
 use jiff::Timestamp;
 use serde_json::{Value, json};
-
-/// Messages are cut in a table; `describe` and JSON have them whole.
-const MESSAGE_WIDTH: usize = 60;
 
 /// List what is applied
 #[derive(clap::Args, Debug)]
@@ -25,9 +22,7 @@ pub struct Args {
     #[arg(short = 'l', long = "selector", value_name = "LABEL=VALUE", value_parser = label)]
     labels: Vec<(String, String)>,
     #[command(flatten)]
-    scope: ScopeArgs,
-    #[command(flatten)]
-    workspace: WorkspaceArgs,
+    resources: ResourceArgs,
     #[command(flatten)]
     output: OutputArgs,
 }
@@ -40,10 +35,10 @@ fn label(text: &str) -> Result<(String, String), String> {
 }
 
 pub fn run(args: Args) -> CommandResult {
-    let scope = args.workspace.which()?.scope(&args.scope);
+    let scope = args.resources.scope()?;
     let addresses = lookup::addresses(&args.what, &scope)?;
     let format = args.output.output;
-    let (mut found, place, sandbox) = with_backend(&args.workspace, Access::Read, async |backend| {
+    let (mut found, place, sandbox) = with_backend(&args.resources.workspace, Access::Read, async |backend| {
         let found = lookup::find(backend, &addresses, &scope).await?;
         Ok((found, backend.place(), backend.is_sandbox()))
     })?;
@@ -63,7 +58,7 @@ pub fn run(args: Args) -> CommandResult {
             if addresses.is_empty() { "" } else { " of that kind" },
             if narrowed { " with that label, env or org" } else { "" }
         );
-        if let Some(place) = elsewhere(&args.workspace) {
+        if let Some(place) = elsewhere(&args.resources.workspace) {
             anstream::eprintln!("  {place}");
         }
         return Ok(Exit::Done);
@@ -119,7 +114,7 @@ fn table(found: &[StoredResource], wide: bool, sandbox: bool) -> String {
                 "" => fact(one, DRIFT),
                 // The whole message has a column of its own.
                 message if wide && message == one.status.message => resource_view::state(one).as_str().to_lowercase(),
-                phase => cut(phase),
+                phase => short_message(phase),
             },
         ];
         if orgs {
@@ -134,14 +129,6 @@ fn table(found: &[StoredResource], wide: bool, sandbox: bool) -> String {
         table.row(row);
     }
     table.render()
-}
-
-fn cut(text: &str) -> String {
-    let line = text.lines().next().unwrap_or_default();
-    if line.chars().count() <= MESSAGE_WIDTH {
-        return line.to_owned();
-    }
-    line.chars().take(MESSAGE_WIDTH - 1).chain(['…']).collect()
 }
 
 /// The manifest as applied, and what is known of it. Output names are those of the kind's Outputs, as references use them.

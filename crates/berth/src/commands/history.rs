@@ -1,6 +1,6 @@
 //! `berth history`: changes in clouds and events, newest first.
 
-use crate::args::{Address, ScopeArgs, WorkspaceArgs};
+use crate::args::{Address, ResourceArgs, ScopeArgs};
 use crate::backend::{Access, Backend, lookup, with_backend};
 use crate::failure::{CommandResult, Exit, Failure};
 use crate::view::output::{self, OutputArgs, Table};
@@ -28,9 +28,7 @@ pub struct Args {
     #[arg(long, conflicts_with = "what")]
     open: bool,
     #[command(flatten)]
-    scope: ScopeArgs,
-    #[command(flatten)]
-    workspace: WorkspaceArgs,
+    resources: ResourceArgs,
     #[command(flatten)]
     output: OutputArgs,
 }
@@ -48,8 +46,8 @@ struct Line {
 }
 
 pub fn run(args: Args) -> CommandResult {
-    let scope = args.workspace.which()?.scope(&args.scope);
-    let lines = with_backend(&args.workspace, Access::Read, async |backend| {
+    let scope = args.resources.scope()?;
+    let lines = with_backend(&args.resources.workspace, Access::Read, async |backend| {
         let mut lines = match &args.what {
             Some(text) => of_one(backend, text, &args, &scope).await?,
             None => {

@@ -1,7 +1,7 @@
 //! `berth import`: takes over what is already in a cloud. Writes its manifest, and then shows that nothing would change.
 
 use crate::args::address::find_kind;
-use crate::args::{Address, RunArgs, ScopeArgs, WorkspaceArgs};
+use crate::args::{Address, ChangeArgs, ScopeArgs};
 use crate::backend::{Access, ImportJob, Imported, with_backend};
 use crate::failure::{CommandResult, Exit, Failure};
 use crate::local::import_files::ImportFiles;
@@ -44,9 +44,7 @@ pub struct Args {
     #[arg(long, value_name = "ORG")]
     org: Option<String>,
     #[command(flatten)]
-    run: RunArgs,
-    #[command(flatten)]
-    workspace: WorkspaceArgs,
+    change: ChangeArgs,
     #[command(flatten)]
     output: OutputArgs,
 }
@@ -71,7 +69,7 @@ pub fn run(args: Args) -> CommandResult {
     if provider.is_empty() {
         return Err(Failure::new("an account is not in a cloud: there is nothing to import"));
     }
-    let scope = args.workspace.which()?.scope(&given);
+    let scope = args.change.workspace.which()?.scope(&given);
     let (org, env) = (scope.org.unwrap_or_default(), scope.env.unwrap_or_default());
     let one = address.zip(args.id.clone()).map(|(address, object)| {
         let name = address.name.unwrap_or_default();
@@ -85,10 +83,10 @@ pub fn run(args: Args) -> CommandResult {
         org,
         env,
         files: ImportFiles { out: args.out.clone(), all: args.all },
-        run: &args.run,
+        run: &args.change.run,
         format: args.output.output,
     };
-    let imported = with_backend(&args.workspace, Access::Create, async |backend| backend.import(&job).await)?;
+    let imported = with_backend(&args.change.workspace, Access::Create, async |backend| backend.import(&job).await)?;
     Ok(with_left_out(&imported))
 }
 

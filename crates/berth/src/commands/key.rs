@@ -20,11 +20,7 @@ use std::path::{Path, PathBuf};
 
 /// Manage the keys that secrets are sealed with
 #[derive(clap::Args, Debug)]
-#[command(
-    before_help = "Examples:\n  berth key new && berth key rotate\n  berth key list",
-    subcommand_required = true,
-    arg_required_else_help = true
-)]
+#[command(before_help = "Examples:\n  berth key new && berth key rotate\n  berth key list")]
 pub struct Args {
     #[command(subcommand)]
     what: What,

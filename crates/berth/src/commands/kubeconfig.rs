@@ -1,7 +1,7 @@
 //! `berth kubeconfig`: the way into a cluster, printed or merged into a kubeconfig file.
 
+use crate::args::ResourceArgs;
 use crate::args::repeated_flags;
-use crate::args::{ScopeArgs, WorkspaceArgs};
 use crate::backend::{Access, Backend, lookup, with_backend};
 use crate::failure::{CommandResult, Exit, Failure};
 use crate::local::kubeconfig_file::{Entry, MergeError, Owner, merge, reaches_further, remove};
@@ -53,14 +53,12 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     #[command(flatten)]
-    scope: ScopeArgs,
-    #[command(flatten)]
-    workspace: WorkspaceArgs,
+    resources: ResourceArgs,
 }
 
 pub fn run(args: Args) -> CommandResult {
-    let scope = args.workspace.which()?.scope(&args.scope);
-    let (owner, kubeconfig) = with_backend(&args.workspace, Access::Read, async |backend| {
+    let scope = args.resources.scope()?;
+    let (owner, kubeconfig) = with_backend(&args.resources.workspace, Access::Read, async |backend| {
         let stored = lookup::one(backend, &args.what, &scope).await?;
         let kubeconfig = kubeconfig_of(backend, &stored).await?;
         let owner = Owner { from: backend.origin()?, sandbox: backend.is_sandbox(), resource: stored.id };
@@ -225,7 +223,7 @@ fn merge_into(args: &Args, owner: Owner, kubeconfig: &str) -> CommandResult {
     }
     Merged::remember(&path);
     anstream::eprintln!("context {name} is in {place}, and the current one");
-    if args.workspace.sandbox.sandbox && sandbox::recorded(&project::folder()?).is_none() {
+    if args.resources.workspace.sandbox.sandbox && sandbox::recorded(&project::folder()?).is_none() {
         anstream::eprintln!("  no sandbox is running, so nothing answers there");
         anstream::eprintln!(
             "  to start one, and then merge again, since its address may be another:   berth sandbox --background"

@@ -1,7 +1,7 @@
 //! `berth outputs`: what a resource gives to others.
 
+use crate::args::ResourceArgs;
 use crate::args::repeated_flags;
-use crate::args::{ScopeArgs, WorkspaceArgs};
 use crate::backend::{Access, lookup, with_backend};
 use crate::failure::{CommandResult, Exit, Failure};
 use crate::view::output::{self, OutputArgs, Table};
@@ -26,16 +26,14 @@ pub struct Args {
     #[arg(long)]
     show_secrets: bool,
     #[command(flatten)]
-    scope: ScopeArgs,
-    #[command(flatten)]
-    workspace: WorkspaceArgs,
+    resources: ResourceArgs,
     #[command(flatten)]
     output: OutputArgs,
 }
 
 pub fn run(args: Args) -> CommandResult {
-    let scope = args.workspace.which()?.scope(&args.scope);
-    let (stored, secrets) = with_backend(&args.workspace, Access::Read, async |backend| {
+    let scope = args.resources.scope()?;
+    let (stored, secrets) = with_backend(&args.resources.workspace, Access::Read, async |backend| {
         let stored = lookup::one(backend, &args.what, &scope).await?;
         let secrets = if args.show_secrets { Some(backend.secrets(&stored).await?) } else { None };
         Ok((stored, secrets))

@@ -20,9 +20,7 @@ const USUAL_NOW: &str = "2026-01-01T12:00:00Z";
 /// Test policies
 #[derive(clap::Args, Debug)]
 #[command(
-    before_help = "Examples:\n  berth policy test -f policies/ tests.yaml\n  berth policy test -f policies/ -f shop/cluster.yaml",
-    subcommand_required = true,
-    arg_required_else_help = true
+    before_help = "Examples:\n  berth policy test -f policies/ tests.yaml\n  berth policy test -f policies/ -f shop/cluster.yaml"
 )]
 pub struct Args {
     #[command(subcommand)]

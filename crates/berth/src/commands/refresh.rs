@@ -1,7 +1,7 @@
 //! `berth refresh`: what the state remembers of outputs and facts becomes what the clouds show. Clouds are only read.
 
+use crate::args::ResourceArgs;
 use crate::args::repeated_flags;
-use crate::args::{ScopeArgs, WorkspaceArgs};
 use crate::backend::refreshed::{Refreshed, StateChange};
 use crate::backend::{Access, Selection, with_backend};
 use crate::failure::{CommandResult, Exit};
@@ -22,16 +22,14 @@ pub struct Args {
     #[arg(value_name = "KIND[/NAME]")]
     what: Vec<String>,
     #[command(flatten)]
-    scope: ScopeArgs,
-    #[command(flatten)]
-    workspace: WorkspaceArgs,
+    resources: ResourceArgs,
     #[command(flatten)]
     output: OutputArgs,
 }
 
 pub fn run(args: Args) -> CommandResult {
-    let selection = Selection::new(&args.what, args.workspace.which()?.scope(&args.scope))?;
-    with_backend(&args.workspace, Access::Clouds, async |backend| {
+    let selection = Selection::new(&args.what, args.resources.scope()?)?;
+    with_backend(&args.resources.workspace, Access::Clouds, async |backend| {
         let started = Instant::now();
         let refreshed = backend.refresh(&selection).await?;
         show(&args, &refreshed, started)

@@ -1,11 +1,11 @@
 //! `berth tasks`: what a server's workers do, did, and are to do.
 
-use crate::args::{Address, ScopeArgs, ServerArgs};
+use crate::args::{Address, ServerArgs, ServerResourceArgs};
 use crate::failure::{CommandResult, Exit, Failure};
 use crate::remote::{PAGE, Remote, messages, with_server};
 use crate::view::output::{self, Format, OutputArgs, Table};
 use crate::view::progress::short;
-use crate::view::resource_view::{self, age, or_dash};
+use crate::view::resource_view::{self, age, or_dash, short_message};
 use crate::view::terminal::harmless_line;
 use berth_server::pb;
 use jiff::Timestamp;
@@ -15,7 +15,6 @@ use std::time::Duration;
 
 /// How often a watched task or list is read again.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-const MESSAGE_WIDTH: usize = 60;
 /// What a resource's open tasks may be: one that changes it, and checks.
 const OPEN_MAX: usize = 100;
 
@@ -71,9 +70,7 @@ struct ListArgs {
     #[arg(short, long)]
     watch: bool,
     #[command(flatten)]
-    scope: ScopeArgs,
-    #[command(flatten)]
-    server: ServerArgs,
+    resources: ServerResourceArgs,
     #[command(flatten)]
     output: OutputArgs,
 }
@@ -107,9 +104,7 @@ struct CancelArgs {
     #[arg(value_name = "ID|KIND/NAME")]
     what: String,
     #[command(flatten)]
-    scope: ScopeArgs,
-    #[command(flatten)]
-    server: ServerArgs,
+    resources: ServerResourceArgs,
     #[command(flatten)]
     output: OutputArgs,
 }
@@ -125,7 +120,7 @@ pub fn run(args: Args) -> CommandResult {
 }
 
 fn list(args: ListArgs) -> CommandResult {
-    let scope = args.server.scope(&args.scope)?;
+    let scope = args.resources.scope()?;
     let address = args.what.as_deref().map(|text| Address::parse(text, &scope)).transpose()?;
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     let request = pb::ListTasksRequest {
@@ -139,7 +134,7 @@ fn list(args: ListArgs) -> CommandResult {
         ..Default::default()
     };
     let format = args.output.output;
-    with_server(&args.server, async |remote| {
+    with_server(&args.resources.server, async |remote| {
         if args.watch {
             return watch(remote, request, args.limit as usize, format).await;
         }
@@ -216,18 +211,10 @@ fn table(tasks: &[pb::Task], wide: bool) -> String {
             row.extend([or_dash(&task.account), task.attempts.to_string(), task.priority.to_string()]);
             row.push(or_dash(&task.run_after));
         }
-        row.push(if wide { or_dash(&task.message) } else { or_dash(&cut(&task.message)) });
+        row.push(if wide { or_dash(&task.message) } else { or_dash(&short_message(&task.message)) });
         table.row(row);
     }
     table.render()
-}
-
-fn cut(text: &str) -> String {
-    let line = text.lines().next().unwrap_or_default();
-    if line.chars().count() <= MESSAGE_WIDTH {
-        return line.to_owned();
-    }
-    line.chars().take(MESSAGE_WIDTH - 1).chain(['…']).collect()
 }
 
 /// What a task is about.
@@ -358,12 +345,12 @@ fn is_over(task: &pb::Task) -> bool {
 }
 
 fn cancel(args: &CancelArgs) -> CommandResult {
-    let scope = args.server.scope(&args.scope)?;
+    let scope = args.resources.scope()?;
     let address = match args.what.contains('/') {
         true => Some(Address::parse(&args.what, &scope)?),
         false => None,
     };
-    let tasks = with_server(&args.server, async |remote| {
+    let tasks = with_server(&args.resources.server, async |remote| {
         let ids = match &address {
             None => vec![args.what.clone()],
             Some(address) => open(remote, address).await?,

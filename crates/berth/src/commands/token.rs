@@ -21,9 +21,7 @@ const DAY: i64 = 24 * 3600;
 /// Make, list and revoke tokens
 #[derive(clap::Args, Debug)]
 #[command(
-    before_help = "Examples:\n  berth token create ci --role operator --org shop --expires 30d\n  berth token list",
-    subcommand_required = true,
-    arg_required_else_help = true
+    before_help = "Examples:\n  berth token create ci --role operator --org shop --expires 30d\n  berth token list"
 )]
 pub struct Args {
     #[command(subcommand)]

@@ -2,7 +2,7 @@
 
 use crate::args::change_args::duration;
 use crate::args::repeated_flags;
-use crate::args::{Address, ScopeArgs, WorkspaceArgs};
+use crate::args::{Address, ResourceArgs, ScopeArgs};
 use crate::backend::{Access, Backend, lookup, with_backend};
 use crate::failure::{CommandResult, Exit, Failure};
 use crate::local::carry_out::took_text;
@@ -34,17 +34,17 @@ pub struct Args {
     #[arg(long, value_name = "TIME", default_value = "45m", value_parser = duration)]
     timeout: Duration,
     #[command(flatten)]
-    scope: ScopeArgs,
-    #[command(flatten)]
-    workspace: WorkspaceArgs,
+    resources: ResourceArgs,
     #[command(flatten)]
     output: OutputArgs,
 }
 
 pub fn run(args: Args) -> CommandResult {
-    let scope = args.workspace.which()?.scope(&args.scope);
+    let scope = args.resources.scope()?;
     let addresses = lookup::addresses(&args.what, &scope)?;
-    with_backend(&args.workspace, Access::Clouds, async |backend| wait(&args, backend, &addresses, &scope).await)
+    with_backend(&args.resources.workspace, Access::Clouds, async |backend| {
+        wait(&args, backend, &addresses, &scope).await
+    })
 }
 
 async fn wait(args: &Args, backend: &dyn Backend, addresses: &[Address], scope: &ScopeArgs) -> CommandResult {

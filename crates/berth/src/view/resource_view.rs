@@ -7,6 +7,8 @@ use berth_store::StoredResource;
 use jiff::Timestamp;
 use serde_json::Value;
 
+/// Columns that a message may take in a table.
+const MESSAGE_WIDTH: usize = 60;
 /// The fact that a drift check leaves behind: what it found.
 pub const DRIFT: &str = "drift";
 
@@ -53,6 +55,15 @@ pub fn phase(stored: &StoredResource) -> String {
 /// A fact of the status as text; `-` when it is not known.
 pub fn fact(stored: &StoredResource, name: &str) -> String {
     stored.status.facts.get(name).map_or_else(|| "-".into(), value_text)
+}
+
+/// The first line of a message, cut for a table; `describe` and JSON have it whole.
+pub fn short_message(text: &str) -> String {
+    let line = text.lines().next().unwrap_or_default();
+    if line.chars().count() <= MESSAGE_WIDTH {
+        return line.to_owned();
+    }
+    line.chars().take(MESSAGE_WIDTH - 1).chain(['…']).collect()
 }
 
 pub fn or_dash(text: &str) -> String {
