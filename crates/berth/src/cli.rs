@@ -126,7 +126,7 @@ impl Command {
 /// Which threads a command's runtime needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Threads {
-    /// For a few requests.
+    /// For commands that make a few requests.
     One,
     /// For servers, and for the engine beside a sandbox.
     Two,

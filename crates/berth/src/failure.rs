@@ -1,4 +1,4 @@
-//! The one place where an error is printed: its chain once, what to do about it apart.
+//! Errors of commands, and how they are printed: the chain of causes once, the advice on lines of its own.
 
 use crate::args::repeated_flags::complete;
 use crate::view::terminal::{harmless, harmless_line};
@@ -13,7 +13,7 @@ const HELP: Style = AnsiColor::BrightCyan.on_default().bold();
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     Done,
-    /// What was asked is done, and its answer is "no"; already said.
+    /// The command ran, and its answer is "no"; the reason was printed.
     Failed,
     /// Changes are pending, or drift was found.
     Pending,
@@ -37,7 +37,7 @@ pub struct Failure {
     notes: Vec<String>,
     /// What to check and what to type.
     help: Vec<String>,
-    /// Standard output was closed by its reader; that is no failure of ours.
+    /// The reader of standard output closed it, which is not reported as an error.
     quiet: bool,
 }
 

@@ -31,7 +31,7 @@ pub fn main() -> ExitCode {
     };
     terminal::choose_color(cli.no_color);
     let outcome = match cli.command {
-        // What runs for long keeps a log of its own.
+        // Long-running programs set up their own log.
         cli::Command::Server(args) => commands::server::run(*args, cli.verbose),
         cli::Command::Worker(args) => commands::worker::run(args, cli.verbose),
         command => {
@@ -49,7 +49,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Only Berth's own crates speak: an HTTP library's log could show headers, and tokens with them.
+/// Only Berth's own crates are logged: an HTTP library could log headers that contain tokens.
 fn log(verbose: u8) {
     use tracing_subscriber::filter::{LevelFilter, Targets};
     use tracing_subscriber::layer::SubscriberExt;

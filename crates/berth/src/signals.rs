@@ -1,4 +1,4 @@
-//! When a program that serves is to end.
+//! Signals that end a program.
 
 use crate::failure::Failure;
 

@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use berth_model::{Kind, ResourceId, registry};
 use std::collections::HashSet;
 
-/// Which resources are meant. What is `None` is not narrowed down.
+/// Selects resources. A field that is `None` matches everything.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
     pub kind: String,

@@ -8,7 +8,7 @@ pub struct RunArgs {
     /// How many resources to work on at once, 64 by default; on a server its workers' --capacity says
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub parallelism: Option<u16>,
-    /// How long one resource may take, such as 90s, 20m or 1h; a resource's own `berth.dev/timeout` goes before it
+    /// How long one resource may take, such as 90s, 20m or 1h; a resource's annotation `berth.dev/timeout` overrides it
     #[arg(long, value_name = "TIME", default_value = "45m", value_parser = duration)]
     pub timeout: Duration,
     /// Begin the work and do not wait for it to end; `berth wait` waits

@@ -13,16 +13,16 @@ use std::sync::OnceLock;
 
 const BEGINS: &str = "berth ";
 const AFTER: &str = ":   berth ";
-/// What the arguments are called inside, whatever a command calls them outside.
+/// Ids of the arguments in clap; the name of the flag may differ between commands.
 const SANDBOX: &str = "sandbox";
 const STATE: &str = "state";
 const CONTEXT: &str = "server_context";
 const LOCAL: &str = "local";
 const REPEATED: [&str; 8] = [SANDBOX, STATE, CONTEXT, "context", LOCAL, "db", "key_file", "key_command"];
-/// Its `context` is the kubeconfig's.
+/// The command whose `--context` names a context of the kubeconfig.
 const KUBECONFIG: &str = "kubeconfig";
 
-/// Of the command that was typed.
+/// The flags of the command that was typed.
 static TYPED: OnceLock<RepeatedFlags> = OnceLock::new();
 
 /// The arguments that choose where a command looks, as they were given, with their values.
@@ -47,7 +47,7 @@ impl RepeatedFlags {
         Self(REPEATED.into_iter().filter(typed).map(value).collect())
     }
 
-    /// The line with what its command takes to be about this place.
+    /// The line, with those of the flags that its command accepts.
     pub fn complete(&self, line: &str) -> String {
         let at = match line.starts_with(BEGINS) {
             true => 0,
@@ -86,12 +86,12 @@ pub fn remember(matches: &ArgMatches) {
     _ = TYPED.set(RepeatedFlags::read(matches));
 }
 
-/// The line as it is to be typed after the command that was typed.
+/// The line, with the flags of the command that was typed.
 pub fn complete(line: &str) -> String {
     TYPED.get().map_or_else(|| line.to_owned(), |flags| flags.complete(line))
 }
 
-/// A command to type about a resource, with what it takes to find it again.
+/// A command about a resource, with the flags that select the same state and scope.
 pub fn command(verb: &str, id: &ResourceId) -> String {
     complete(&format!("berth {verb} {id}{}", id.flags()))
 }

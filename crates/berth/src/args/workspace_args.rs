@@ -48,7 +48,7 @@ pub struct LookArgs {
 }
 
 impl LookArgs {
-    /// The same state, for what takes these arguments.
+    /// The same selection as `WorkspaceArgs`.
     pub fn workspace(&self) -> WorkspaceArgs {
         let sandbox = SandboxArgs { sandbox: self.sandbox, speed: None };
         WorkspaceArgs { state: self.state.clone(), sandbox, server: self.server.clone() }

@@ -64,7 +64,7 @@ fn filter(address: &Address) -> Filter {
     }
 }
 
-/// Says that it is not there, and what is.
+/// An error that says that nothing is applied at the address, and suggests what was meant.
 pub async fn not_applied(backend: &dyn Backend, address: &Address) -> Result<Failure, Failure> {
     let mut failure = Failure::new(format!("{address} is not applied"));
     let others = backend.resources(&Filter { kind: Some(address.kind.clone()), ..Filter::default() }).await?;
@@ -77,7 +77,7 @@ pub async fn not_applied(backend: &dyn Backend, address: &Address) -> Result<Fai
     Ok(failure.help("to see what is:   berth get"))
 }
 
-/// That the same name is used in several places, and which.
+/// An error that lists the scopes in which the same name is used.
 pub fn ambiguous(address: &Address, ids: &[&ResourceId]) -> Failure {
     let places: Vec<String> = ids.iter().map(|id| scope_of(id)).collect();
     Failure::new(format!("{address} is there {} times", ids.len()))

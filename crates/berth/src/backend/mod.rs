@@ -46,7 +46,7 @@ pub trait Backend {
     /// Reserves the right to change the state until the backend is closed. A server orders changes by itself.
     async fn begin(&self, command: &str) -> Result<(), Failure>;
 
-    /// The same, after whoever has it is done, but not after `until`.
+    /// The same, but waits until `until` for another command that has the right.
     async fn begin_when_free(&self, command: &str, until: Instant) -> Result<(), Failure>;
 
     /// Everything that is known of all resources.

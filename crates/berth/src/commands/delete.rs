@@ -95,7 +95,7 @@ fn nothing(args: &Args) -> CommandResult {
 async fn meant(backend: &dyn Backend, known: &Known, what: &What) -> Result<BTreeSet<ResourceId>, Failure> {
     let mut ids: BTreeSet<ResourceId> = BTreeSet::new();
     let addresses = match what {
-        // A folder may hold more than what was applied; what is not there needs no deleting.
+        // A folder may hold manifests that were never applied; these need no deletion.
         What::Ids(all) => {
             ids.extend(all.iter().filter(|id| known.resources.contains_key(id)).cloned());
             return Ok(ids);
@@ -104,11 +104,11 @@ async fn meant(backend: &dyn Backend, known: &Known, what: &What) -> Result<BTre
     };
     for address in addresses {
         let mut found: Vec<&ResourceId> = known.resources.keys().filter(|id| address.matches(id)).collect();
-        // A deletion that was interrupted is gone on with by the same command: what it took away is no mistake.
+        // The same command continues an interrupted deletion, so a resource that is already deleted is not an error.
         if found.is_empty() && !backend.was_deleted(address).await? {
             return Err(lookup::not_applied(backend, address).await?);
         }
-        // Whoever names one means one.
+        // A name must match exactly one resource.
         if address.name.is_some() && found.len() > 1 {
             found.sort();
             return Err(lookup::ambiguous(address, &found));

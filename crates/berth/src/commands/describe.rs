@@ -164,7 +164,7 @@ fn declared(text: &mut String, stored: &StoredResource, manifest: &Manifest) -> 
 fn flatten(value: &Value, path: String, rows: &mut Vec<(String, String)>) {
     match value {
         Value::Object(map) => {
-            // References read as people think of them.
+            // A reference is shown as `from KIND NAME FIELD`.
             if let Some(from) = map.get("valueFrom") {
                 let part = |name: &str| from.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
                 let parts: Vec<&str> = [part("kind"), part("name"), part("fieldPath")].into_iter().flatten().collect();

@@ -99,7 +99,7 @@ fn table(checks: &[Check]) -> String {
             Health::Absent => "·",
             Health::Failed => "✗",
         };
-        // What is wrong is said below, with what to do about it.
+        // The problem is printed below, with advice.
         let found = if check.health == Health::Failed { "failed, see below" } else { &check.detail };
         table.row([mark, check.area, &check.name, found]);
     }
@@ -263,7 +263,7 @@ async fn simulated_clouds() -> Check {
 async fn account(provider: &'static str) -> Check {
     let credentials = match Credentials::from_env(provider, |name| std::env::var(name).ok()) {
         Ok(credentials) => credentials,
-        // No token is no fault: an account may be declared by a manifest, or the cloud not be used.
+        // A missing token is not an error: a manifest may declare the account, or the cloud may be unused.
         Err(trouble) => return Check::new("account", provider, Health::Absent, trouble.to_string()),
     };
     let failed = |trouble: Trouble| {

@@ -8,9 +8,9 @@ use berth_server::{Code, Fault, pb};
 use jiff::Timestamp;
 
 const AREA: &str = "server";
-/// A worker that was not heard of for longer than this is likely gone.
+/// A worker that was not seen for longer is reported as missing.
 const SILENT_SECONDS: i64 = 60;
-/// A token that ends sooner than this is worth a word.
+/// A token that expires sooner is mentioned.
 const TOKEN_DAYS: i64 = 7;
 
 fn failed(name: &str, fault: Fault) -> Check {

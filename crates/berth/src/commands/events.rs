@@ -73,7 +73,7 @@ async fn read(remote: &Remote, filter: &pb::WatchRequest, limit: u32) -> Result<
         let whole = page.len() == request.page_size as usize;
         events.extend(page);
         let left = (limit as usize).saturating_sub(events.len());
-        // The newest are one page.
+        // The newest events are read in one page.
         if newest || !whole || left == 0 {
             break;
         }
@@ -140,7 +140,7 @@ async fn follow(args: &Args, remote: &Remote, mut filter: pb::WatchRequest) -> C
     }
 }
 
-/// One line for each, also as JSON: whoever reads a stream reads lines.
+/// One line for each event, also as JSON, so that a stream can be read by lines.
 fn print(event: &pb::Event, format: Format) -> Result<(), Failure> {
     match format {
         Format::Json => output::print(&format!("{}\n", as_json(event))),

@@ -89,7 +89,7 @@ fn has_labels(stored: &StoredResource, wanted: &[(String, String)]) -> Result<bo
 
 fn table(found: &[StoredResource], wide: bool, sandbox: bool) -> String {
     let mut columns = vec!["KIND", "NAME", "ENV", "READY", "VERSION", "NODES", "AGE", "DRIFT"];
-    // Where there are several, a name alone does not say which.
+    // With several orgs, the name alone is ambiguous.
     let orgs = !wide && found.iter().any(|one| one.id.org != found[0].id.org);
     if orgs {
         columns.insert(2, "ORG");

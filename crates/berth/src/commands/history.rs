@@ -33,7 +33,7 @@ pub struct Args {
     output: OutputArgs,
 }
 
-/// One line, whoever it is about.
+/// One line of the history.
 struct Line {
     at: Timestamp,
     resource: ResourceId,
@@ -75,7 +75,7 @@ pub fn run(args: Args) -> CommandResult {
 
 async fn of_one(backend: &dyn Backend, text: &str, args: &Args, scope: &ScopeArgs) -> Result<Vec<Line>, Failure> {
     let address = Address::parse(text, scope)?;
-    // What was deleted has a history, too, and is not in the state any more.
+    // A deleted resource has a history although it is not in the state any more.
     let id = match (lookup::one(backend, text, scope).await, &address.name) {
         (Ok(stored), _) => stored.id,
         (Err(failure), Some(name)) => {

@@ -86,7 +86,7 @@ fn write(path: &Path, text: &str, force: bool) -> Result<(), Failure> {
     }
     let mut options = File::options();
     options.write(true);
-    // Asking first and writing later would leave a gap for another to write in.
+    // Creating the file is the check: another process could write between a check and a write.
     if force {
         options.create(true).truncate(true)
     } else {

@@ -90,7 +90,7 @@ pub fn run(args: Args) -> CommandResult {
     }
 }
 
-/// The file that holds the ring: what is elsewhere is not ours to change.
+/// The file that holds the ring; a ring from a command or the environment cannot be changed here.
 fn ring_file(source: &KeySource) -> Result<PathBuf, Failure> {
     source.file().ok_or_else(|| {
         Failure::new("the key ring is not in a file")

@@ -84,8 +84,8 @@ pub fn run(args: Args) -> CommandResult {
     Ok(Exit::Done)
 }
 
-/// Takes the contexts that were merged for these clusters out again, from every file that one was merged into. Called when
-/// they are gone: a file that cannot be read or written is told of, and stops nothing.
+/// Removes the contexts that were merged for these clusters, from every file that one was merged into. Called when
+/// they are deleted: a file that cannot be read or written is reported, and the others are still edited.
 pub fn forget(backend: &dyn Backend, ids: &[ResourceId]) -> Result<(), Failure> {
     let (from, sandbox) = (backend.origin()?, backend.is_sandbox());
     let owner = |resource: &ResourceId| Owner { resource: resource.clone(), from: from.clone(), sandbox };
@@ -107,7 +107,7 @@ pub fn forget(backend: &dyn Backend, ids: &[ResourceId]) -> Result<(), Failure> 
 
 fn forget_in(path: &Path, owners: &[Owner]) -> Result<(), Failure> {
     let place = path.display().to_string();
-    // A look first: most files hold nothing of ours, and need no lock.
+    // Checked without the lock first: most files have no entry of Berth's.
     let look = |text: &str| remove(text, owners).map_err(|error| failure(error, &owners[0].resource, &place, ""));
     if look(&read(path)?)?.is_none() {
         return Ok(());
@@ -175,7 +175,7 @@ async fn kubeconfig_of(backend: &dyn Backend, stored: &StoredResource) -> Result
     backend.kubeconfig(stored, name).await
 }
 
-/// Only clusters have one; what belongs to a cluster says which.
+/// An error for a kind without a kubeconfig, with the cluster that the resource belongs to.
 fn no_cluster(stored: &StoredResource) -> Result<Failure, Failure> {
     let manifest = stored.manifest(&stored.sealed_manifest()?)?;
     let failure = Failure::new(format!("a {} has no kubeconfig", stored.id.kind));

@@ -35,7 +35,7 @@ pub fn run(args: Args) -> CommandResult {
                     failure.help("to forget the token here all the same:   berth logout --forget")
                 })?;
             let over = |status: &tonic::Status| match client.fault(status) {
-                // It is over already.
+                // The login has already ended.
                 fault if fault.code == Code::Unauthenticated => Ok(None),
                 fault => Err(told(fault)),
             };

@@ -92,7 +92,7 @@ async fn serve(args: Args, fail: Vec<Rule>, folder: &Path) -> CommandResult {
     };
     let mut stop = StopSignal::listen()?;
     let started = Sandbox::start(config).await.map_err(|error| sandbox::cannot_start(&error))?;
-    // A second one in the same project serves all the same; `--sandbox` goes on using the first.
+    // A second sandbox in the same project works, but `--sandbox` continues to use the first.
     let post = Post::take(folder)?;
     let record = Record {
         pid: std::process::id(),

@@ -173,7 +173,7 @@ async fn serve(args: Args, verbose: u8) -> CommandResult {
     let guard = telemetry::start(&telemetry).map_err(|error| Failure::caused("cannot start the log", &error))?;
     let mut stop = StopSignal::listen()?;
     let mut config = config(&args)?;
-    // Before this start leaves one there.
+    // Checked first: starting the sandbox creates the file.
     let had_sandbox = crate::local::sandbox::cloud_path(&args.folder).exists();
     let sandbox = match args.sandbox.sandbox {
         true => Some(connect_or_start(args.sandbox.speed, &args.folder).await?),

@@ -44,7 +44,7 @@ async fn record(workspace: &Workspace, run: &Run, one: Accepted<'_>) -> Result<(
         let facts_with = |value: &Value| summary_facts_of(&finding.unit_type, &finding.property, value);
         SummaryFacts::replace_in(&mut status.facts, facts_with(&finding.declared), facts_with(&finding.found));
     }
-    // What was carried out to its end still is: the world already looks as the new manifest says.
+    // A resource that was up to date remains so: the cloud already has the accepted values.
     if was_settled {
         status.observed_generation = 0;
     }

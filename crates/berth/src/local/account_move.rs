@@ -29,7 +29,7 @@ pub async fn move_account(
     let who = clouds.provider(account).await?.identity().await?;
     let mut units: Vec<UnitState> = all.into_iter().filter(|unit| unit.identity.as_ref() != Some(&who)).collect();
     units.sort_by(|a, b| (&a.resource, &a.key, &a.token).cmp(&(&b.resource, &b.key, &b.token)));
-    // They are looked at with these credentials on purpose: as if nobody knew where they are.
+    // The account that they belong to is ignored, so that they are looked for with the credentials in use.
     let asked: Vec<UnitState> = units.iter().map(|unit| UnitState { identity: None, ..unit.clone() }).collect();
     let looked = observe(&clouds, &asked.iter().collect::<Vec<_>>(), true).await;
     let mut moved = Vec::with_capacity(units.len());

@@ -24,9 +24,9 @@ struct Given {
 
 pub async fn apply(workspace: &Workspace, source: ApplySource, options: &ChangeOptions<'_>) -> Result<Ended, Failure> {
     let started = Instant::now();
-    // Before anything is touched: a plan that was changed gets no further.
+    // Checked before anything else: a saved plan that was modified is refused.
     let (mut given, stored) = read(workspace, source)?;
-    // Taken before the plan is made: nobody else changes what it is made from.
+    // Taken before the plan is made, so that no other command changes what the plan is made from.
     let run = workspace.begin("apply").await?;
     if let Some(addresses) = stored {
         given.manifests = applied(workspace, &addresses).await?;

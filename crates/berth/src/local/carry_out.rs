@@ -1,4 +1,4 @@
-//! From a request to its end: plan, confirm, converge, and what to say afterwards. Shared by apply and delete.
+//! Runs a request with the embedded engine: plan, confirm, converge, and print the result.
 
 use crate::args::address::Names;
 use crate::args::{ConfirmArgs, RecreateArgs, RunArgs};
@@ -20,10 +20,10 @@ use serde_json::json;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Resources that are worked on at once when nobody says.
+/// Default of `--parallelism`.
 const AT_ONCE: u16 = 64;
 
-/// Plans, and says what stands in the way. `place` tells where a resource is declared.
+/// Plans, and reports what prevents it. `place` tells where a resource is declared.
 pub async fn make_plan(
     clouds: &Clouds,
     request: &Request,
@@ -47,7 +47,7 @@ pub async fn make_plan(
     Err(if count > 1 { last.note(format!("{count} resources cannot be planned; nothing was changed")) } else { last })
 }
 
-/// How many resources with the same trouble are named.
+/// At most this many resources with the same problem are named.
 const NAMED: usize = 5;
 
 /// What went wrong, each cause once: a bad token is one trouble, however many resources it keeps from going on.

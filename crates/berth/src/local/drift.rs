@@ -14,7 +14,7 @@ use berth_store::{Store, StoredResource};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Findings that are kept with the resources, for `get`; a fleet that drifted as a whole needs no line for each.
+/// At most this many findings are stored with the resources, for `get`.
 const KEPT_MAX: usize = 1000;
 /// How many events are looked through for findings of earlier checks that no longer hold.
 const EVENTS_MAX: u32 = 2000;
@@ -67,8 +67,8 @@ async fn learn(store: &Store, learned: &[UnitState]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Leaves the findings with the resources, for `get` and `history`. Only news are written, so that a check that finds
-/// nothing new never stands in the way of an apply; and where another run is writing, it simply is not noted.
+/// Stores the findings with the resources, for `get` and `history`. Only changes are written, so that a check that finds
+/// nothing new never blocks an apply. Where another command is writing, nothing is stored.
 async fn remember(
     store: &Store,
     ids: &[ResourceId],
@@ -84,7 +84,7 @@ async fn remember(
             news.push((stored, Some(line)));
         }
     }
-    // Who may carry a finding that no longer holds is known from the events, without reading every resource.
+    // Events tell which resources may still have an old finding, without reading all resources.
     let mut earlier: BTreeMap<ResourceId, bool> = BTreeMap::new();
     for event in store.events(EVENTS_MAX).await? {
         if event.what == FOUND || event.what == ENDED {

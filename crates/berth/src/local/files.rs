@@ -215,7 +215,7 @@ mod tests {
         let all = read(&[root.path().into(), at("z.yaml")]);
         assert_eq!(names(&all), ["a.yml", "c.JSON", "z.yaml"]);
         assert!(all.problems.is_empty());
-        // A file that is named is meant, whatever it is called.
+        // A file that was named is read, whatever its extension is.
         assert_eq!(names(&read(&[at("b/notes.txt")])), ["notes.txt"]);
         let empty = read(&[at("empty"), at("missing.yaml")]);
         let said: Vec<&str> = empty.problems.iter().map(|problem| problem.message.as_str()).collect();

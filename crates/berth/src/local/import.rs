@@ -110,7 +110,7 @@ async fn take_over(
     let (request, clouds, planned) = match checked {
         Ok(checked) => checked,
         Err(failure) => {
-            // Nothing was changed in the cloud; the state forgets what it was told.
+            // Nothing was changed in the cloud; what was saved in the state is removed again.
             for one in taken {
                 run.forget_resource(&one.id).await.map_err(|error| Failure::new(error.to_string()))?;
             }

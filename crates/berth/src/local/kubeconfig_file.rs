@@ -1,7 +1,7 @@
 //! Puts one cluster into a kubeconfig and leaves the rest of the file as it is. Pure: text in, text out.
 //!
-//! What Berth puts in carries an extension that says which resource it is of, of which state, and whether it is simulated:
-//! so that a later merge knows its own entries from those of others, and what is deleted is taken out again.
+//! Each entry of Berth's has an extension with the resource, the state, and whether it is simulated,
+//! so that a later merge recognises its own entries, and entries of deleted clusters are removed.
 
 use crate::view::yaml::{plain, to_yaml};
 use berth_model::ResourceId;
@@ -124,7 +124,7 @@ pub fn reaches_further(kubeconfig: &str) -> Option<String> {
     fields.find(|field| !CREDENTIALS.contains(&field.as_str()) && *field != "extensions").cloned()
 }
 
-/// Puts the entry into the file's text and makes it the current one. `force` takes the name from somebody else.
+/// Puts the entry into the file's text and makes it the current one. `force` replaces a foreign entry of the same name.
 pub fn merge(text: &str, entry: &Entry, force: bool) -> Result<Merged, MergeError> {
     let before = if text.trim().is_empty() { json!({"apiVersion": "v1", "kind": "Config"}) } else { read(text)? };
     let mut after = match before {
@@ -161,7 +161,7 @@ pub fn merge(text: &str, entry: &Entry, force: bool) -> Result<Merged, MergeErro
     if after == before {
         return Ok(Merged { text: text.to_owned(), touched_others: false });
     }
-    // The text is changed where it must be; whether that gave what was meant is not assumed but read back.
+    // The edited text is parsed again to verify that it has the intended content.
     match edit(text, entry).filter(|edited| read(edited).is_ok_and(|read| read == after)) {
         Some(text) => Ok(Merged { text, touched_others }),
         None => Ok(Merged { touched_others: touched_others || !text.trim().is_empty(), text: to_yaml(&after) }),
@@ -175,13 +175,13 @@ pub struct Removed {
     pub contexts: Vec<String>,
 }
 
-/// Takes out what was put in for these. `None` where there is nothing. What others' contexts use stays.
+/// Removes the entries of these owners; `None` if there are none. Entries that other contexts use remain.
 pub fn remove(text: &str, owners: &[Owner]) -> Result<Option<Removed>, MergeError> {
     let mut after = read(text)?;
     let named = |item: &Value| item.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
     let gone = |item: &Value, inner: &str| owners.iter().any(|owner| owner.wrote(item, inner));
     let mut removed: [Vec<String>; 3] = Default::default();
-    // Contexts first: what is left of them is in use.
+    // Contexts first: entries that the remaining contexts refer to are in use.
     for index in [2, 0, 1] {
         let (section, inner) = SECTIONS[index];
         let used: Vec<String> = after["contexts"]
@@ -452,7 +452,7 @@ users:
             assert_eq!(merge(&merged.text, &other, false), taken);
             assert!(merge(&merged.text, &other, true).is_ok());
         }
-        // As the version before wrote it: a real one goes on with it, a simulated one does not.
+        // The form of an earlier version: accepted for real clusters only.
         let old = merge("", &entry(), false).unwrap().text.replace("from: /work/.berth/state.db", "");
         assert!(merge(&old, &entry(), false).is_ok());
         assert_eq!(merge(&old, &Entry::new(CLOUD, "shop", simulated).unwrap(), false), taken);
@@ -519,7 +519,7 @@ users:
         assert_eq!(merge(MINE, &other, false), Err(MergeError::Taken { what: "cluster" }));
         let forced = merge(MINE, &other, true).unwrap();
         assert!(forced.touched_others && forced.text.contains("1.2.3.4") && !forced.text.contains("vpn only"));
-        // The same name of another resource is somebody else's, too.
+        // An entry of the same name that belongs to another resource is foreign, too.
         let ours = merge("", &other, false).unwrap();
         let third = Entry::new(CLOUD, "work", owner("DigitalOceanKubernetesCluster", "work")).unwrap();
         assert_eq!(merge(&ours.text, &third, false), Err(MergeError::Taken { what: "cluster" }));

@@ -81,7 +81,7 @@ pub fn take(
         };
         text = written.map_err(|error| format!("{}: {error}; write it by hand, or {put_back}", file.display()))?;
     }
-    // What is written must be a good manifest still: bounds of an autoscaler, for one, may forbid the value.
+    // The edited manifest must be valid: the bounds of an autoscaler, for example, may exclude the value.
     let (manifests, problems) = parse(&stored.source.file, text.as_bytes());
     let good = manifests.iter().any(|manifest| manifest.id == *id && !manifest.faulty);
     if !good {

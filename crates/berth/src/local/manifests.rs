@@ -125,7 +125,7 @@ impl Loaded {
     /// Everything that is wrong, in the order of files and lines.
     fn sort(&mut self) {
         for mut problem in std::mem::take(&mut self.graph.diagnostics) {
-            // What a broken file defines is missing only because the file is broken.
+            // What it refers to may be declared in a file that could not be read.
             if problem.unresolved == Some(Unresolved::NothingAlike) && !self.unread.is_empty() {
                 let files = self.unread.iter().take(3);
                 problem.help =
@@ -202,7 +202,7 @@ impl Loaded {
         self.sort();
     }
 
-    /// For a check alone: what the tool that a manifest was written for takes is accepted, and told.
+    /// For `validate`: fields that only the other tool accepts are warnings.
     pub fn accept_others(&mut self) {
         for problem in self.diagnostics.iter_mut().filter(|problem| problem.elsewhere) {
             problem.severity = berth_model::Severity::Warning;

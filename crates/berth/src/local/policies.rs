@@ -18,7 +18,7 @@ async fn judge(store: &Store, request: &Request, plan: &Plan) -> Result<Vec<Verd
         let policy = Policy::of(&stored.id, &stored.sealed_manifest()?);
         policies.insert(stored.id, policy);
     }
-    // One that is applied together with what it is about holds already.
+    // A policy that is applied in the same command is already in force.
     for manifest in request.wanted.iter().map(|w| &w.manifest).filter(|m| m.id.kind == "Policy") {
         policies.insert(manifest.id.clone(), Policy::of(&manifest.id, &manifest.to_json()));
     }

@@ -22,7 +22,7 @@ pub async fn refresh(workspace: &Workspace, selection: &Selection) -> Result<Ref
     for unit in &seen.learned {
         run.save_unit(unit.clone()).await.map_err(|error| Failure::new(error.to_string()))?;
     }
-    // Where much seems gone, what is not found stays as it was: that is a question, not news.
+    // Where much of an account seems gone, objects that were not found are left as they are.
     for (unit, observed) in seen.believed().cloned() {
         by_resource.entry(unit.resource.clone()).or_default().push((unit, observed));
     }

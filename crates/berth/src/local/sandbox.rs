@@ -1,4 +1,4 @@
-//! The project's own sandbox: one that was started to stay, or one inside this process that lasts as long as the command.
+//! The project's own sandbox: a background process, or one inside this process that lasts as long as the command.
 //! Both keep their cloud in a file, so that two commands see the same one.
 
 use crate::args::workspace_args::speed;
@@ -72,7 +72,7 @@ impl Post {
         let path = lock_path(folder);
         let failed = |error: std::io::Error| Failure::caused(format!("cannot lock {}", path.display()), &error);
         let lock = File::options().create(true).truncate(false).write(true).open(&path).map_err(failed)?;
-        // Whoever asks if a sandbox is running holds the lock for an instant, too.
+        // A command that checks whether a sandbox is running also holds the lock for a moment.
         for _ in 0..LOCK_TRIES {
             match lock.try_lock() {
                 Ok(()) => return Ok(Some(Self { folder: folder.into(), _lock: lock })),
@@ -87,7 +87,7 @@ impl Post {
         let path = record_path(&self.folder);
         let text = crate::view::output::json(record)?;
         let half = path.with_extension("json.new");
-        // Whoever reads it sees the old one or the new one, never a half.
+        // Readers see the old record or the new one, never part of one.
         std::fs::write(&half, text)
             .and_then(|()| std::fs::rename(&half, &path))
             .map_err(|error| Failure::caused(format!("cannot write {}", path.display()), &error))
@@ -263,7 +263,7 @@ mod tests {
         assert!(Post::take(folder.path()).unwrap().is_none());
         drop(post);
         assert_eq!(recorded(folder.path()), None);
-        // Killed: the record stays, and nobody holds the lock.
+        // The process was killed: its record remains, but its lock is free.
         std::fs::write(record_path(folder.path()), r#"{"pid":1,"urls":{"civo":"a"},"speed":"1"}"#).unwrap();
         assert_eq!(recorded(folder.path()), None);
     }

@@ -22,7 +22,7 @@ const CODE: &str = "code";
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Body {
-    /// Also what tells such a file from any other JSON.
+    /// The version; its name identifies such a file.
     berth_plan: u32,
     /// The state that it was planned for.
     state: String,
@@ -131,7 +131,7 @@ impl SavedPlan {
         Ok(Self { path: path.to_owned(), body, code })
     }
 
-    /// Refuses what is not a plan of this state exactly as it was made. With secrets in the clear again.
+    /// Verifies that this is an unmodified plan of this state, and decrypts its secrets.
     pub fn open(self, store: &Store) -> Result<Opened, Failure> {
         let shown = self.path.display();
         let state = self.body.get("state").and_then(Value::as_str).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What was begun, brought to its end by the embedded engine.
+//! Unfinished work, completed by the embedded engine.
 
 use super::carry_out::{carry_out, make_plan};
 use super::workspace::Workspace;

@@ -12,7 +12,7 @@ use std::time::Duration;
 /// How long a server may take to see that nothing is to be changed.
 const DECLARED_WITHIN: Duration = Duration::from_secs(300);
 
-/// Declares on a server what was found. Its worker then finds nothing to change, and writes that down.
+/// Applies manifests with the values that were found. The worker finds nothing to change, and records the resources as ready.
 pub async fn accept(remote: &Remote, accepted: Vec<Accepted<'_>>) -> Result<(), Failure> {
     let since = remote.last_event().await?;
     let mut goals = Vec::new();

@@ -28,7 +28,7 @@ pub struct ServerPlan {
     pub verdicts: Vec<pb::Verdict>,
     pub bases: Vec<pb::Base>,
     pub calls: u64,
-    /// The plan as it was sent, and what the server needs to know it again.
+    /// The plan as the server sent it, with the server's authentication code for it.
     pub sent: Value,
     pub state: String,
     pub code: String,
@@ -47,7 +47,7 @@ pub struct Job<'a> {
     pub options: &'a ChangeOptions<'a>,
 }
 
-/// A request that may be refused because of what is in the files.
+/// Reports why a request was refused: with the lines of the files where they are the reason.
 fn refused(fault: Fault, loaded: Option<&mut Loaded>, format: Format) -> CommandResult {
     match loaded {
         Some(loaded) if fault.problems.iter().any(|problem| !problem.file.is_empty()) => {
@@ -59,7 +59,7 @@ fn refused(fault: Fault, loaded: Option<&mut Loaded>, format: Format) -> Command
     }
 }
 
-/// Plans on the server. `Err` is an end: what is wrong was said.
+/// Plans on the server. The inner `Err` is the exit code after problems of the files were printed.
 pub async fn make_plan(
     remote: &Remote,
     files: &[pb::ManifestFile],
@@ -213,17 +213,17 @@ fn apply_request(job: &Job<'_>, planned: &ServerPlan, saved: Option<pb::SavedPla
         allow_data_loss: destructive.iter().any(|r| r.units.iter().any(|u| u.loses_data)),
         dry_run: false,
         delete: job.delete.iter().map(messages::to_id).collect(),
-        // Resources that were named are meant, each of them.
+        // Resources that were named are tried again even if nothing in them changed.
         retry: job.loaded.is_none() && !plan.is_empty(),
         exact: job.promise.is_some(),
-        // What the plan showed to be gone was confirmed with it.
+        // Confirming the plan also confirmed that missing objects are created again.
         allow_recreate: plan.resources.iter().flat_map(|r| &r.units).any(|u| u.gone)
             || job.options.recreate.allow_recreate,
         saved,
     }
 }
 
-/// What is stored as declared and is not so in the cloud has to be worked on as well; the others are left alone.
+/// Applies again the resources whose manifest is unchanged but whose objects in the cloud differ.
 async fn again(
     remote: &Remote,
     job: &Job<'_>,
@@ -246,7 +246,7 @@ async fn again(
         bases: stale.iter().map(base).collect(),
         delete: Vec::new(),
         retry: true,
-        // It was of all the files; these are some of them.
+        // The saved plan is for all files, and these are only some of them.
         saved: None,
         ..request
     };
@@ -254,7 +254,7 @@ async fn again(
     Ok(())
 }
 
-/// Either manifest is enough: taking the protection off is a change of its own.
+/// Either manifest can protect: removing the protection is a separate change.
 pub fn is_protected(there: &There, declared: &[Manifest], id: &ResourceId) -> bool {
     let stored = there.get(id).and_then(Option::as_ref).map(|r| messages::map(r.manifest.as_ref()));
     let stored = stored.as_ref().and_then(|m| m.get("metadata")?.get("annotations")?.get(PROTECT)?.as_str());
@@ -268,7 +268,7 @@ pub async fn known_before(remote: &Remote, ids: &[ResourceId]) -> Result<There, 
     Ok(remote.several(ids).await?.into_iter().collect())
 }
 
-/// What is worth watching: what the plan changes, and what the server stored anew.
+/// The resources to watch: those that the plan changes and those that the server stored.
 fn goals(plan: &Plan, applied: &[pb::Applied], delete: &[ResourceId], there: &There) -> Vec<Goal> {
     let mut goals = Vec::new();
     let mut seen = HashSet::new();
@@ -289,7 +289,7 @@ fn goals(plan: &Plan, applied: &[pb::Applied], delete: &[ResourceId], there: &Th
     goals
 }
 
-/// What to say when the watch is over.
+/// Prints the result of a watch.
 pub fn tell(followed: &Followed, gone: bool, started: Instant) -> Exit {
     let report = &followed.report;
     for failure in trouble_failures(&report.failed, &|_| None) {

@@ -1,6 +1,6 @@
-//! Which servers their user knows, and how to reach each: `~/.config/berth/config.yaml`, readable by its owner alone.
+//! The servers that the user logged in to: `~/.config/berth/config.yaml`, which only its owner can read.
 //!
-//! `BERTH_SERVER`, `BERTH_TOKEN` and `BERTH_CA_FILE` go before the file. A token is only ever sent to the server that it was
+//! `BERTH_SERVER`, `BERTH_TOKEN` and `BERTH_CA_FILE` override the file. A token is only ever sent to the server that it was
 //! stored for: another address in `BERTH_SERVER` needs a token of its own.
 
 use crate::failure::Failure;
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// A configuration file that is larger is not one of ours.
+/// A larger file is not read.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
 const FILE: &str = "config.yaml";
 
@@ -28,7 +28,7 @@ pub struct Context {
     pub ca: Option<String>,
     /// SHA-256 of the server's own certificate, in hex: that one and no other.
     pub fingerprint: Option<String>,
-    /// What `--org` and `--env` are when nobody says.
+    /// Defaults of `--org` and `--env`.
     pub org: String,
     pub env: String,
     pub token: Option<SecretString>,
@@ -74,7 +74,7 @@ impl ContextArg {
     }
 }
 
-/// A server's answer that is none, for people.
+/// A fault of a server as an error.
 pub fn told(fault: Fault) -> Failure {
     fault.help.iter().fold(Failure::new(&fault.message), |failure, line| failure.help(line))
 }
@@ -192,7 +192,7 @@ impl Contexts {
         let mut target = match text("BERTH_SERVER")? {
             Some(server) => {
                 let server = server_url(&server)?;
-                // The current context goes first where several are of the same server.
+                // The current context is preferred where several have the same server.
                 let same = |(_, context): &(&String, &Context)| context.server == server;
                 let known = self.contexts.get_key_value(&self.current).filter(same);
                 let known = known.or_else(|| self.contexts.iter().find(same));
@@ -208,7 +208,7 @@ impl Contexts {
             target.context.token = Some(SecretString::from(token.trim().to_owned()));
         }
         if let Some(path) = env("BERTH_CA_FILE") {
-            // It says whom to trust, in place of what was pinned before.
+            // The CA file replaces the pinned fingerprint.
             (target.context.ca, target.context.fingerprint) = (Some(read_ca(Path::new(&path))?), None);
         }
         Ok(Some(target))

@@ -1,4 +1,4 @@
-//! Events as they come, through broken connections: each watch begins after the last event that was heard.
+//! A stream of events that survives broken connections: each watch begins after the last event that was received.
 
 use super::Remote;
 use berth_server::{Code, Fault, pb};
@@ -12,22 +12,22 @@ const HELD: usize = 1024;
 #[derive(Debug)]
 pub enum StreamItem {
     Event(Box<pb::Event>),
-    /// The connection broke; it is being made again.
+    /// The connection broke; reconnecting.
     Disconnected(Fault),
-    /// It is there again, and nothing was missed.
+    /// Connected again; no event was missed.
     Reconnected,
-    /// Trying again will not help.
+    /// An error that a retry cannot fix.
     Ended(Fault),
 }
 
-/// Whoever listens. Dropping it ends the watch.
+/// A running watch. Dropping it ends the watch.
 pub struct EventStream {
     heard: mpsc::Receiver<StreamItem>,
     task: tokio::task::JoinHandle<()>,
 }
 
 impl EventStream {
-    /// `None` once it ended.
+    /// `None` after the watch has ended.
     pub async fn next(&mut self) -> Option<StreamItem> {
         self.heard.recv().await
     }
@@ -39,7 +39,7 @@ impl Drop for EventStream {
     }
 }
 
-/// Listens from after the position that the request names; -1 begins with the next event.
+/// Watches events after the position in the request; -1 means from the next event on.
 pub fn subscribe(remote: &Remote, request: pb::WatchRequest) -> EventStream {
     let (send, heard) = mpsc::channel(HELD);
     let remote = remote.clone();
@@ -51,7 +51,7 @@ async fn run(remote: &Remote, mut request: pb::WatchRequest, send: &mpsc::Sender
     let mut pause = FIRST_PAUSE;
     let mut broken = false;
     loop {
-        // "The next one" must not become a later one when the connection breaks before it comes.
+        // -1 is replaced by a fixed position, so that a reconnect does not skip events.
         if request.after < 0
             && let Ok(last) = remote.last_event().await
         {
@@ -84,7 +84,7 @@ fn is_final(code: Code) -> bool {
     matches!(code, Code::Unauthenticated | Code::Denied | Code::InvalidArgument | Code::NotFound)
 }
 
-/// One connection's worth. `Err(None)`: nobody listens any more.
+/// Reads one connection until it ends. `Err(None)`: the receiver is gone.
 async fn once(
     remote: &Remote,
     request: &mut pb::WatchRequest,

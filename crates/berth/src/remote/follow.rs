@@ -1,5 +1,5 @@
-//! Follows what a server does about resources, on the same board that shows the embedded engine's work. Events say where to
-//! look; what is there says how things stand, so that nothing is missed when the connection breaks.
+//! Shows the progress of a server's work on resources, like that of the embedded engine. Events only say which resources to
+//! read again; decisions are made from the resources themselves, so nothing is missed when the connection breaks.
 
 use super::event_stream::{EventStream, StreamItem, subscribe};
 use super::{Remote, messages};
@@ -17,13 +17,13 @@ use std::time::{Duration, Instant};
 
 /// How long events are gathered before the resources that they are about are read.
 const GATHER: Duration = Duration::from_millis(200);
-/// How often the tasks under way are asked what they do.
+/// How often running tasks are read.
 const TASKS_EVERY: Duration = Duration::from_secs(1);
-/// Everything is looked at this often, should events stay away.
+/// How often all resources are read, in case events were lost.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 const RUNNING_MAX: usize = 1000;
 
-/// What is to become of a resource.
+/// The state that a resource is expected to reach.
 #[derive(Clone, Debug)]
 pub struct Goal {
     pub id: ResourceId,
@@ -31,11 +31,11 @@ pub struct Goal {
     pub gone: bool,
     /// At least this generation is ready.
     pub generation: i64,
-    /// How it stood before; without, however it stands counts.
+    /// Its state before the change; without it, the present state is accepted.
     pub before: Option<Before>,
 }
 
-/// What a resource looked like before the change: an old failure is not the new one's.
+/// A resource before the change, so that an old failure is not taken for a new one.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Before {
     pub generation: i64,
@@ -64,9 +64,9 @@ pub struct Followed {
     pub report: Report,
     /// Waits for someone's approval.
     pub awaiting: Vec<ResourceId>,
-    /// What a policy or a missing permission keeps from going on, and why.
+    /// Resources that a policy or a missing permission stops, with the reason.
     pub blocked: Vec<(ResourceId, String)>,
-    /// Time was over.
+    /// The timeout expired.
     pub timed_out: bool,
 }
 
@@ -86,7 +86,7 @@ enum Shown {
     /// For somebody's approval.
     Awaits,
     Waits(ResourceId),
-    /// Nothing that it refers to is in the way any more.
+    /// Everything that it refers to is ready.
     Queued,
     Runs(String),
 }
@@ -96,15 +96,15 @@ struct Follow<'a> {
     watch: Watch,
     display: &'a Display,
     tracks: HashMap<ResourceId, Track>,
-    /// Something ended since the change: an event says so.
+    /// Resources of which an event since the change said that a task ended.
     fresh: HashSet<ResourceId>,
     followed: Followed,
 }
 
-/// Failures whose tasks are asked what helps.
+/// At most this many failed tasks are read for their advice.
 const HELPED_MAX: usize = 20;
 
-/// Watches until every goal is reached or cannot be.
+/// Watches until every goal is reached or has failed.
 pub async fn follow(remote: &Remote, goals: Vec<Goal>, plan: &Plan, watch: Watch) -> Result<Followed, Failure> {
     let display = Display::new(goals.len(), Names::of(goals.iter().map(|goal| &goal.id)));
     let mut follow = Follow {
@@ -175,7 +175,7 @@ impl Follow<'_> {
                     }
                 }
                 _ = tasks.tick() => {
-                    // The next look tells, too.
+                    // The next read will show it, too.
                     if let Err(failure) = self.tasks().await {
                         tracing::debug!(%failure, "the tasks could not be read");
                     }
@@ -192,7 +192,7 @@ impl Follow<'_> {
         Ok(())
     }
 
-    /// What the tasks that failed say can be done about it. Without it, the failure is still told.
+    /// Adds the advice of failed tasks. Failures are reported without it where it cannot be read.
     async fn helps(&mut self) {
         for (id, trouble) in self.followed.report.failed.iter_mut().take(HELPED_MAX) {
             let request = pb::ListTasksRequest {
@@ -211,7 +211,7 @@ impl Follow<'_> {
         }
     }
 
-    /// The server goes on with these; nobody watches any more.
+    /// Stops watching; the server continues its work.
     fn leave(&mut self) {
         let mut left: Vec<ResourceId> = self.tracks.drain().map(|(id, _)| id).collect();
         left.sort();
@@ -292,7 +292,7 @@ impl Follow<'_> {
         self.followed.report.failed.push((id.clone(), trouble));
     }
 
-    /// What needs something that is not going to be there is not waited for.
+    /// Skips resources that refer to one that failed.
     fn skip(&mut self) {
         loop {
             let over: HashSet<&ResourceId> = {
@@ -311,7 +311,7 @@ impl Follow<'_> {
         }
     }
 
-    /// What is not begun says what it waits for.
+    /// Shows what each resource that has not started is waiting for.
     fn waits(&mut self) {
         let open: HashSet<ResourceId> = self.tracks.keys().cloned().collect();
         for track in self.tracks.values_mut() {

@@ -1,5 +1,5 @@
 //! Heads of the audit log that were kept elsewhere, and whether the log still holds them. The hashes are computed here, from the entries
-//! themselves: a server whose owner changed the log cannot answer otherwise than with another log.
+//! themselves, so a server whose log was changed cannot hide that.
 
 use crate::failure::Failure;
 use crate::remote::contexts::told;
@@ -33,7 +33,7 @@ pub struct Missing {
 pub enum Reason {
     /// The log ends before it.
     Cut,
-    /// It, or an entry before it, is another one.
+    /// The entry, or one before it, was changed.
     Changed,
 }
 
@@ -107,7 +107,7 @@ pub async fn missing(client: &Client, kept: &[KeptHead]) -> Result<Option<Missin
     kept.iter().filter(|head| head.id > 0).for_each(|head| wanted.entry(head.id).or_default().push(head));
     let Some(oldest) = wanted.keys().next().copied() else { return Ok(None) };
     let (mut before, mut last, mut first) = (0, None, None);
-    // What the entry after the one that is read says of its hash.
+    // The hash of the current entry, as recorded in the entry after it.
     let mut expected: Option<String> = None;
     loop {
         let request = pb::AuditRequest { before, page_size: PAGE, ..Default::default() };
@@ -122,7 +122,7 @@ pub async fn missing(client: &Client, kept: &[KeptHead]) -> Result<Option<Missin
             if let Some(head) = heads.iter().find(|head| !follows || !is_kept(head)) {
                 first = Some(Missing { head: (*head).clone(), reason: Reason::Changed, last });
             } else if !follows {
-                // All that were kept after it stand on it.
+                // All later heads depend on this one.
                 let head = KeptHead { id: entry.id, hash: entry.hash.clone() };
                 first = Some(Missing { head, reason: Reason::Changed, last });
             }

@@ -1,4 +1,4 @@
-//! What a server sends, as the types that the views take.
+//! Converts the messages of the server's API to the types that views use.
 
 use crate::failure::Failure;
 use crate::view::drift_view::{self, Finding};
@@ -29,7 +29,7 @@ pub fn get_request(id: &ResourceId) -> pb::GetRequest {
     pb::GetRequest { kind: id.kind.clone(), name: id.name.clone(), org: id.org.clone(), env: id.env.clone() }
 }
 
-/// Times that cannot be read are those of another version; they are shown as the beginning of time rather than not at all.
+/// A time that cannot be read, from another version, is shown as the Unix epoch.
 pub fn time(text: &str) -> Timestamp {
     text.parse().unwrap_or(Timestamp::UNIX_EPOCH)
 }
@@ -145,7 +145,7 @@ pub fn diagnostic(problem: &pb::Problem) -> Diagnostic {
     diagnostic
 }
 
-/// What stands in the way of one resource.
+/// A problem of one resource as an error.
 pub fn trouble(problem: &pb::Problem) -> Failure {
     let failure = Failure::new(problem.message.clone());
     let failure = match (problem.file.as_str(), problem.line) {
@@ -156,7 +156,7 @@ pub fn trouble(problem: &pb::Problem) -> Failure {
     problem.help.iter().fold(failure, |failure, line| failure.help(line))
 }
 
-/// The same about a resource. A server of an earlier version does not say which; its message does.
+/// The same with its resource. An earlier version names the resource only in the message.
 pub fn resource_trouble(problem: &pb::Problem) -> (ResourceId, Trouble) {
     let trouble = Trouble::refused(problem.message.as_str());
     (id_of(problem.resource.as_ref()), problem.help.iter().fold(trouble, |trouble, line| trouble.help(line.as_str())))

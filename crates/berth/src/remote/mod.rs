@@ -39,7 +39,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tonic::{Request, Status};
 
-/// The most that servers give at once.
+/// Largest page that a server returns.
 pub const PAGE: u32 = 1000;
 /// For calls that read clouds before they answer.
 pub const CLOUDS_WITHIN: Duration = Duration::from_secs(600);
@@ -48,12 +48,12 @@ const WORKER_WITHIN: Duration = Duration::from_secs(4);
 /// Calls under way at once, where many are needed.
 const AT_ONCE: usize = 8;
 
-/// A server, and how it is called by its user.
+/// A connection to a server, with the context that it was opened from.
 #[derive(Clone)]
 pub struct Remote {
     pub client: Client,
     pub target: Arc<Target>,
-    /// What it showed is simulated.
+    /// Set when a resource of simulated clouds was read.
     sandbox: Arc<AtomicBool>,
 }
 
@@ -68,7 +68,7 @@ impl Remote {
         Self { client, target: Arc::new(target), sandbox: Arc::default() }
     }
 
-    /// Whether the resources that it showed so far are simulated.
+    /// Whether the resources read so far are in simulated clouds.
     pub fn is_sandbox(&self) -> bool {
         self.sandbox.load(Ordering::Relaxed)
     }
@@ -91,7 +91,7 @@ impl Remote {
         }
     }
 
-    /// Waits for what a worker is asked for. Where there is none, nothing would ever come: that is said soon.
+    /// Waits for an answer that needs a worker, and prints a note if no worker is running.
     pub async fn by_worker<T>(&self, work: impl Future<Output = T>) -> T {
         let look = async {
             tokio::time::sleep(WORKER_WITHIN).await;
@@ -124,11 +124,11 @@ impl Remote {
         self.client.fault(status)
     }
 
-    /// All pages of what a filter takes.
+    /// All resources that match a filter.
     pub async fn resources(&self, filter: &Filter) -> Result<Vec<StoredResource>, Failure> {
         let same = |wanted: &Option<String>, is: &str| wanted.as_ref().is_none_or(|wanted| wanted == is);
         let all = self.list(request(filter)).await?;
-        // "No env at all" cannot be asked for apart from "no org at all".
+        // The API cannot filter for an empty env or org, so it is done here.
         let kept = all.iter().map(messages::stored);
         Ok(kept.filter(|one| same(&filter.org, &one.id.org) && same(&filter.env, &one.id.env)).collect())
     }
@@ -148,7 +148,7 @@ impl Remote {
         }
     }
 
-    /// `None` where there is none, or none that may be seen.
+    /// `None` if it does not exist or the caller may not see it.
     pub async fn get(&self, id: &ResourceId) -> Result<Option<pb::Resource>, Failure> {
         match self.client.resources().get(messages::get_request(id)).await {
             Ok(resource) => {
@@ -166,7 +166,7 @@ impl Remote {
         Ok(self.get(id).await?.as_ref().map(messages::stored))
     }
 
-    /// These resources, as far as they are there.
+    /// Reads several resources; `None` for those that do not exist.
     pub async fn several(&self, ids: &[ResourceId]) -> Result<Vec<(ResourceId, Option<pb::Resource>)>, Failure> {
         let asked = futures::stream::iter(ids.iter().cloned()).map(|id| async move {
             let found = self.get(&id).await?;
@@ -223,7 +223,7 @@ impl Remote {
         asked.buffered(AT_ONCE).try_collect().await
     }
 
-    /// Secret outputs in the clear; the server writes down who read them.
+    /// Secret outputs in the clear; the server records the access in its audit log.
     pub async fn secret_outputs(
         &self,
         id: &ResourceId,
@@ -248,7 +248,7 @@ impl Remote {
         Ok(names.iter().filter_map(text).collect())
     }
 
-    /// A cluster's kubeconfig as the server gives it out.
+    /// A cluster's kubeconfig.
     pub async fn kubeconfig(&self, id: &ResourceId) -> Result<SecretString, Failure> {
         let mut request = Request::new(messages::get_request(id));
         request.set_timeout(CLOUDS_WITHIN);
@@ -280,7 +280,7 @@ impl Remote {
         Ok(answer.into_inner().events)
     }
 
-    /// Where a watch begins that is to miss nothing from now on.
+    /// Id of the newest event: a watch that begins after it misses nothing.
     pub async fn last_event(&self) -> Result<i64, Failure> {
         Ok(self.newest_events(1).await?.first().map_or(0, |event| event.id))
     }
@@ -292,8 +292,8 @@ pub fn with_server<T>(args: &ServerArgs, work: impl AsyncFnOnce(&Remote) -> Resu
     block_on(Threads::One, async { work(&Remote::open(target).await?).await })
 }
 
-/// A manifest that a server keeps, as a file to be sent back. Its secrets are not given out, so that it cannot be where there
-/// are any.
+/// The manifest of a resource on a server, as a file to apply again. An error if it holds secrets: the server does not give
+/// them out.
 pub fn kept_file(stored: &StoredResource) -> Result<pb::ManifestFile, Failure> {
     let manifest = stored.sealed_manifest()?;
     if holds_secrets(&manifest) {

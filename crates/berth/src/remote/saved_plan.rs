@@ -20,7 +20,7 @@ const MARK: &str = "berthServerPlan";
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SavedServerPlan {
-    /// Also what tells such a file from any other JSON.
+    /// The version; its name identifies such a file.
     berth_server_plan: u32,
     pub server: String,
     /// The server's state.
@@ -28,16 +28,16 @@ pub struct SavedServerPlan {
     files: Vec<File>,
     /// Generations that the plan was made from.
     bases: Vec<(ResourceId, i64)>,
-    /// As the server sent it: a newer one may say more than this berth knows.
+    /// As the server sent it, with fields that a newer server may have added.
     plan: Value,
     code: String,
 }
 
-/// What is to be done, or nothing.
+/// A saved plan that was read.
 pub struct Promise {
     bases: Vec<(ResourceId, i64)>,
     pub plan: Plan,
-    /// For the server, which made it and can tell.
+    /// What the server verifies.
     pub saved: pb::SavedPlan,
 }
 
@@ -48,7 +48,7 @@ struct File {
 }
 
 impl Promise {
-    /// Whether a server would still do exactly this.
+    /// Whether the server's present plan is the same.
     pub fn holds(&self, planned: &ServerPlan) -> bool {
         let mut bases = bases(&planned.bases);
         bases.sort();
@@ -122,7 +122,7 @@ impl SavedServerPlan {
     }
 }
 
-/// The server that a file's plan is of, if it is of one.
+/// The server that made the plan in a file; `None` if no server did.
 pub fn server_of(file: &Value) -> Option<&str> {
     file.get(MARK).and_then(|_| file.get("server")).and_then(Value::as_str)
 }

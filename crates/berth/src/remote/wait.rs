@@ -1,4 +1,4 @@
-//! A server brings what was begun to its end by itself: this only watches.
+//! Waits for a server, which completes unfinished work by itself.
 
 use super::Remote;
 use super::carry_out::tell;

@@ -1,4 +1,4 @@
-//! Asking before something is changed, and asking twice before something is lost.
+//! Asks for confirmation before changes, and a second time before data is lost.
 
 use crate::args::{ConfirmArgs, RecreateArgs};
 use crate::failure::Failure;
@@ -6,7 +6,7 @@ use berth_engine::{Action, Plan, ResourcePlan};
 use berth_model::ResourceId;
 use std::io::{BufRead, IsTerminal, Write};
 
-/// Returns only when what seems gone may be made again. Much at once is rather a wrong account or an outage.
+/// Returns only if missing objects may be created again. If many are missing at once, a wrong account or an outage is more likely.
 pub fn confirm_recreate(plan: &Plan, args: RecreateArgs) -> Result<(), Failure> {
     let Some(much) = plan.much_gone.first().filter(|_| !args.allow_recreate) else { return Ok(()) };
     if !asks() {
@@ -28,7 +28,7 @@ pub fn protected(plan: &Plan, is_protected: impl Fn(&ResourceId) -> bool) -> Opt
     Some(Failure::new(format!("{} is protected: it may not be {}", resource.id, past(resource.action))).help(help))
 }
 
-/// Returns only when the plan may be carried out.
+/// Returns only if the plan may be applied.
 pub fn confirm(plan: &Plan, args: ConfirmArgs, is_protected: impl Fn(&ResourceId) -> bool) -> Result<(), Failure> {
     let losing: Vec<&ResourcePlan> = plan.resources.iter().filter(|r| loses(r)).collect();
     if let Some(failure) = protected(plan, is_protected) {
@@ -65,13 +65,13 @@ pub fn confirm(plan: &Plan, args: ConfirmArgs, is_protected: impl Fn(&ResourceId
             Failure::new("not confirmed, and there is no terminal to ask on; nothing was changed").help("add --yes")
         );
     }
-    match ask(&format!("{place}Carry this out? [y/N] "))?.to_ascii_lowercase().as_str() {
+    match ask(&format!("{place}Apply these changes? [y/N] "))?.to_ascii_lowercase().as_str() {
         "y" | "yes" => Ok(()),
         _ => Err(Failure::new("not confirmed; nothing was changed")),
     }
 }
 
-/// Returns only when it may be done.
+/// Returns only if the user confirms.
 pub fn proceed(what: &str, yes: bool) -> Result<(), Failure> {
     if yes {
         return Ok(());
@@ -87,7 +87,7 @@ pub fn proceed(what: &str, yes: bool) -> Result<(), Failure> {
     }
 }
 
-/// Returns only when everything in a state may be replaced: it was asked for, and the state was named once more.
+/// Returns only if everything in a state may be replaced: `--yes`, or the user's answer.
 pub fn replace_all(state: &str, yes: bool) -> Result<(), Failure> {
     if yes {
         return Ok(());

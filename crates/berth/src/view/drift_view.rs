@@ -108,7 +108,7 @@ pub fn commands(findings: &Findings) -> String {
     let mut text = String::new();
     let changed = findings.iter().find(|(_, found)| found.iter().any(|finding| !finding.field.is_empty()));
     let gone = findings.iter().find(|(_, found)| found.iter().any(|finding| finding.gone));
-    // What apply refuses as a whole is not worth typing.
+    // A command that apply would refuse is not suggested.
     let back = changed.filter(|(_, found)| !found.iter().any(|finding| finding.refused));
     if let Some((id, _)) = back.or(gone.filter(|_| changed.is_none())) {
         text.push_str(&format!("  put back what is declared:   {}\n", repeated_flags::command("apply", id)));

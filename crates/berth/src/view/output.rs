@@ -34,7 +34,7 @@ pub struct OutputArgs {
     pub output: Format,
 }
 
-/// Writes to standard output; a reader that has left is no error.
+/// Writes to standard output.
 pub fn print(text: &str) -> Result<(), Failure> {
     let mut out = anstream::AutoStream::auto(std::io::stdout().lock());
     out.write_all(text.as_bytes())?;

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 /// Columns that a message may take in a table.
 const MESSAGE_WIDTH: usize = 60;
-/// The fact that a drift check leaves behind: what it found.
+/// Name of the fact in which a drift check stores what it found.
 pub const DRIFT: &str = "drift";
 
 /// The manifest as applied, with secrets replaced by a word.
@@ -32,7 +32,7 @@ pub fn readiness(stored: &StoredResource) -> &'static str {
     }
 }
 
-/// Its state, by the same rule as [`readiness`]: what was changed since it was Ready is not.
+/// Its state, by the same rule as [`readiness`]: a resource that was changed since it was Ready is Pending.
 pub fn state(stored: &StoredResource) -> ResourceState {
     match stored.status.state {
         ResourceState::Ready if !stored.settled() => ResourceState::Pending,

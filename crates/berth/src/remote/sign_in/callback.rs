@@ -1,4 +1,4 @@
-//! Where the browser comes back to: one page on this machine, for one answer.
+//! Receives the redirect of the browser after a login: one page on this machine, for one answer.
 
 use crate::failure::Failure;
 use reqwest::Url;
@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 const PATH: &str = "/callback";
 const REQUEST_BYTES_MAX: usize = 16 << 10;
 const REQUEST_WITHIN: Duration = Duration::from_secs(10);
-/// Of a person who looks for their password.
+/// Time that a person has to log in.
 pub const COMES_BACK_WITHIN: Duration = Duration::from_secs(600);
 
 pub struct Callback {
@@ -19,7 +19,7 @@ pub struct Callback {
 }
 
 impl Callback {
-    /// On a port that is free, of this machine alone.
+    /// Listens on a free port of the loopback interface.
     pub async fn open() -> Result<Self, Failure> {
         let cannot = |error: std::io::Error| {
             Failure::caused("cannot listen on this machine for the browser to come back", &error)
@@ -59,7 +59,7 @@ impl Callback {
     }
 }
 
-/// `None` for what is not the provider's answer: another program, or another login.
+/// `None` for a request that is not the provider's answer, such as one of another login.
 fn understand(target: &str, state: &str, issuer: &str) -> Option<Result<String, Failure>> {
     let url = Url::parse("http://127.0.0.1").ok()?.join(target).ok()?;
     if url.path() != PATH {

@@ -9,11 +9,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 const GRANT: &str = "urn:ietf:params:oauth:grant-type:device_code";
-/// Where the provider does not say, and what is added each time it asks to slow down.
+/// Default polling interval, and what is added each time the provider asks to slow down.
 const INTERVAL: Duration = Duration::from_secs(5);
 const SLOWER_BY: Duration = Duration::from_secs(5);
 const INTERVAL_MAX: Duration = Duration::from_secs(60);
-/// However long the provider says that a code is good for.
+/// Longest time that a code is polled for.
 const WAIT_MAX: Duration = Duration::from_secs(1800);
 
 pub async fn by_device(provider: &Provider) -> Result<SignedIn, Failure> {
@@ -73,7 +73,7 @@ pub async fn by_device(provider: &Provider) -> Result<SignedIn, Failure> {
             }
             Answered::Refused { code, about } => return Err(refused(&code, &about)),
             Answered::Token(id_token) => {
-                // The standard knows no nonce here: some providers keep it all the same, and then it must be ours.
+                // The standard has no nonce in this flow. If a provider returns one, it must be the one that was sent.
                 return match nonce_in(&id_token) {
                     None => Ok(SignedIn { id_token, nonce: String::new() }),
                     Some(said) if said == nonce => Ok(SignedIn { id_token, nonce }),

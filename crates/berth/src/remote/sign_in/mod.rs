@@ -1,4 +1,4 @@
-//! Signing in at an identity provider: what comes of it is an ID token, which the server takes for a token of its own.
+//! Logs in at an identity provider. The result is an ID token, which the server exchanges for one of its own tokens.
 
 mod callback;
 mod code;
@@ -14,6 +14,6 @@ use secrecy::SecretString;
 /// What the provider said of who signed in.
 pub struct SignedIn {
     pub id_token: SecretString,
-    /// The value that the ID token was made for; empty where the provider has none in it.
+    /// The nonce that the ID token was requested with; empty if the provider does not support nonces.
     pub nonce: String,
 }

@@ -145,7 +145,7 @@ pub fn random() -> Result<String, Failure> {
     Ok(URL_SAFE_NO_PAD.encode(bytes))
 }
 
-/// What the provider is shown first of a verifier (RFC 7636, S256).
+/// The code challenge of a verifier (RFC 7636, S256).
 pub fn challenge(verifier: &str) -> String {
     URL_SAFE_NO_PAD.encode(Sha256::digest(verifier.as_bytes()))
 }

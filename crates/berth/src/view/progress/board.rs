@@ -1,4 +1,4 @@
-//! What is going on, as lines of text: pure, so that it can be tested without a terminal or a clock.
+//! The state of all work as lines of text. Pure, so that it can be tested without a terminal or a clock.
 
 use crate::args::address::Names;
 use crate::view::terminal::harmless_line;

@@ -1,4 +1,4 @@
-//! Shows what converge tells: live lines on a terminal, plain lines in a pipe or log. Always on standard error, so that
+//! Shows the progress of converge: live lines on a terminal, plain lines in a pipe or log. Always on standard error, so that
 //! a result on standard output stays clean.
 
 mod board;
@@ -23,7 +23,7 @@ const TICK: Duration = Duration::from_millis(120);
 /// Without a terminal, a long wait says so again after this long.
 const REPEAT: Duration = Duration::from_secs(15);
 
-/// Shorter than this needs no word.
+/// Shorter work is not announced.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Waits for something that has no steps of its own to show, and says so when it takes long.
@@ -230,7 +230,7 @@ impl Drawn {
     }
 }
 
-/// Standard error may be closed; there is nobody to tell then.
+/// Errors are ignored: standard error may be closed.
 fn eprint_line(line: &str) {
     _ = writeln!(std::io::stderr().lock(), "{line}");
 }

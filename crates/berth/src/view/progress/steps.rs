@@ -1,4 +1,4 @@
-//! How far something is that goes through rows: a line that is written over on a terminal, and nothing elsewhere.
+//! Progress of work on many rows: a line that is overwritten on a terminal, and nothing elsewhere.
 
 use crate::view::terminal;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};

@@ -37,7 +37,7 @@ pub enum News {
     Trouble(Option<String>),
 }
 
-/// Ends with whoever holds it.
+/// Dropping it ends the tasks.
 pub struct Feed(Vec<JoinHandle<()>>);
 
 impl Drop for Feed {
@@ -56,7 +56,7 @@ pub fn start(remote: Remote, send: Sender<News>) -> Feed {
 
 /// The fleet as it is, then as it changes.
 async fn fleet(remote: Remote, send: Sender<News>) {
-    // Where to begin is asked for first: what changes while the pages are read is read again.
+    // The position of the event stream is read before the pages, so that changes meanwhile are read again.
     let mut recent = retried(&send, || remote.newest_events(EVENTS_FIRST)).await;
     let after = recent.first().map_or(0, |event| event.id);
     recent.reverse();
