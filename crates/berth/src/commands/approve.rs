@@ -7,7 +7,7 @@ use crate::commands::get;
 use crate::failure::{CommandResult, Exit, Failure};
 use crate::remote::carry_out::judgement;
 use crate::remote::{Remote, messages, with_server};
-use crate::view::confirm::ask;
+use crate::view::confirm::{ask, is_yes};
 use crate::view::output::{self, Format, OutputArgs};
 use crate::view::plan_view;
 use crate::view::terminal::harmless_line;
@@ -81,7 +81,7 @@ async fn approve(args: &Args, remote: &Remote, id: &berth_model::ResourceId) -> 
         if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
             return Err(Failure::new("not approved, and there is no terminal to ask on").help("add --yes"));
         }
-        if !matches!(ask("Approve this? [y/N] ")?.to_ascii_lowercase().as_str(), "y" | "yes") {
+        if !is_yes(&ask("Approve this? [y/N] ")?) {
             return Err(Failure::new("not approved; it goes on waiting"));
         }
     }

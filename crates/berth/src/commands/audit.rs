@@ -3,7 +3,7 @@
 use crate::cli::{Threads, block_on};
 use crate::commands::token::brief;
 use crate::failure::{CommandResult, Exit, Failure};
-use crate::remote::contexts::{ContextArg, told};
+use crate::remote::contexts::ContextArg;
 use crate::remote::kept_heads;
 use crate::view::output::{self, OutputArgs, Table};
 use crate::view::resource_view::or_dash;
@@ -135,7 +135,8 @@ async fn read(client: &Client, args: &List) -> Result<Vec<pb::AuditEntry>, Failu
             actor: args.actor.clone(),
             action: args.action.clone(),
         };
-        let page = client.access().audit(request).await.map_err(|status| told(client.fault(&status)))?.into_inner();
+        let page =
+            client.access().audit(request).await.map_err(|status| Failure::from(client.fault(&status)))?.into_inner();
         let last = page.entries.len() < size as usize;
         entries.extend(page.entries);
         if last {
@@ -148,7 +149,7 @@ fn head(args: Head) -> CommandResult {
     let head = block_on(Threads::One, async {
         let client = args.context.client().await?;
         let answer = client.access().audit_head(pb::AuditHeadRequest {}).await;
-        Ok(answer.map_err(|status| told(client.fault(&status)))?.into_inner())
+        Ok(answer.map_err(|status| Failure::from(client.fault(&status)))?.into_inner())
     })?;
     let line = format!("{} {}", head.id, head.hash);
     output::show(
@@ -226,7 +227,7 @@ async fn recompute(client: &Client, mut request: pb::VerifyAuditRequest) -> Resu
     let mut entries = 0;
     loop {
         let answer = client.access().verify_audit(request).await;
-        let mut part = answer.map_err(|status| told(client.fault(&status)))?.into_inner();
+        let mut part = answer.map_err(|status| Failure::from(client.fault(&status)))?.into_inner();
         entries += part.entries;
         if !part.more {
             part.entries = entries;

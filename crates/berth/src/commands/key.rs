@@ -255,8 +255,7 @@ async fn rotate_at(target: Target) -> CommandResult {
     let token = context.token.clone().unwrap_or_else(|| SecretString::from(String::new()));
     let ca = context.ca.clone().map(String::into_bytes);
     let connection = Connection { ca, ..Connection::new(context.server, token) };
-    let told = |fault: berth_server::Fault| fault.help.into_iter().fold(Failure::new(fault.message), Failure::help);
-    let client = connection.connect().await.map_err(told)?;
+    let client = connection.connect().await?;
     let steps = Steps::new("sealing");
     let mut request = RotateKeysRequest::default();
     let done = loop {
@@ -266,7 +265,7 @@ async fn rotate_at(target: Target) -> CommandResult {
             Ok(part) => part.into_inner(),
             Err(status) => {
                 steps.end();
-                return Err(told(client.fault(&status)));
+                return Err(Failure::from(client.fault(&status)));
             }
         };
         if part.next.is_empty() {

@@ -2,7 +2,7 @@
 
 use crate::cli::{Threads, block_on};
 use crate::failure::{CommandResult, Exit, Failure};
-use crate::remote::contexts::{self, Context, Contexts, told};
+use crate::remote::contexts::{self, Context, Contexts};
 use crate::remote::sign_in::{self, Provider};
 use crate::view::terminal::stderr_is_live;
 use berth_server::access::trust::{Trusted, by_fingerprint};
@@ -69,7 +69,7 @@ pub fn run(args: Args) -> CommandResult {
     };
     let (context, token) = block_on(Threads::One, async {
         if let Some(text) = &args.fingerprint {
-            match by_fingerprint(&context.server, text).await.map_err(told)? {
+            match by_fingerprint(&context.server, text).await.map_err(Failure::from)? {
                 Trusted::Authority(pem) => (context.ca, context.fingerprint) = (Some(pem), None),
                 Trusted::Certificate(digits) => (context.ca, context.fingerprint) = (None, Some(digits)),
             }
@@ -131,7 +131,7 @@ async fn signed_in(args: &Args, context: &Context) -> Result<SecretString, Failu
     let nobody = Context { token: None, ..context.clone() };
     let client = connected(&nobody).await?;
     let options = client.access().login_options(pb::LoginOptionsRequest {}).await;
-    let options = options.map_err(|status| told(client.fault(&status)))?.into_inner();
+    let options = options.map_err(|status| Failure::from(client.fault(&status)))?.into_inner();
     if options.issuer.is_empty() {
         return Err(Failure::new(format!("{} knows no identity provider: people log in with tokens", context.server))
             .help(format!("to log in with one:   berth login {} --token-file FILE", context.server))
@@ -144,14 +144,14 @@ async fn signed_in(args: &Args, context: &Context) -> Result<SecretString, Failu
         false => sign_in::by_browser(&provider, !args.no_browser && stderr_is_live()).await?,
     };
     let request = pb::LoginRequest { id_token: signed_in.id_token.expose_secret().to_owned(), nonce: signed_in.nonce };
-    let answer = client.access().login(request).await.map_err(|status| told(client.fault(&status)))?;
+    let answer = client.access().login(request).await.map_err(|status| Failure::from(client.fault(&status)))?;
     Ok(SecretString::from(answer.into_inner().secret))
 }
 
 async fn connected(context: &Context) -> Result<Client, Failure> {
     context.connection().connect().await.map_err(|fault| {
         let unknown = fault.unknown_authority;
-        let failure = told(fault);
+        let failure = Failure::from(fault);
         match unknown {
             true => failure.help(format!(
                 "or the fingerprint that the server printed:   berth login {} --fingerprint sha256:…",
@@ -166,7 +166,7 @@ async fn connected(context: &Context) -> Result<Client, Failure> {
 fn refused(fault: Fault) -> Failure {
     match fault.code {
         Code::Unauthenticated => Failure::new(fault.message).help("ask whoever runs the server for another token"),
-        _ => told(fault),
+        _ => Failure::from(fault),
     }
 }
 

@@ -4,7 +4,7 @@
 use crate::cli::{Threads, block_on};
 use crate::commands::token::brief;
 use crate::failure::{CommandResult, Exit, Failure};
-use crate::remote::contexts::{ContextArg, Contexts, told};
+use crate::remote::contexts::{ContextArg, Contexts};
 use berth_server::access::principal::PERSON;
 use berth_server::{Code, pb};
 
@@ -37,7 +37,7 @@ pub fn run(args: Args) -> CommandResult {
             let over = |status: &tonic::Status| match client.fault(status) {
                 // The login has already ended.
                 fault if fault.code == Code::Unauthenticated => Ok(None),
-                fault => Err(told(fault)),
+                fault => Err(Failure::from(fault)),
             };
             let token = match client.access().who_am_i(pb::WhoAmIRequest {}).await {
                 Ok(answer) => answer.into_inner().token.unwrap_or_default(),

@@ -4,7 +4,7 @@ use crate::args::DatabaseArgs;
 use crate::cli::{Threads, block_on};
 use crate::failure::{CommandResult, Exit, Failure};
 use crate::local::project::write_private;
-use crate::remote::contexts::{ContextArg, told};
+use crate::remote::contexts::ContextArg;
 use crate::view::output::{self, Format, OutputArgs, Table};
 use crate::view::resource_view::or_dash;
 use berth_server::access::service::recover_token;
@@ -132,7 +132,7 @@ fn create(args: Create) -> CommandResult {
     let made = block_on(Threads::One, async {
         let client = args.context.client().await?;
         let answer = client.access().create_token(request).await;
-        Ok(answer.map_err(|status| told(client.fault(&status)))?.into_inner())
+        Ok(answer.map_err(|status| Failure::from(client.fault(&status)))?.into_inner())
     })?;
     tell(&made.token.unwrap_or_default(), &SecretString::from(made.secret), args.out.as_deref(), args.output.output)
 }
@@ -148,7 +148,7 @@ fn recover(args: Recover) -> CommandResult {
         let made = recover_token(&control, args.name.clone(), args.expires).await;
         control.close().await;
         control.store().close().await;
-        made.map_err(told)
+        made.map_err(Failure::from)
     })?;
     tell(&token, &secret, args.out.as_deref(), args.output.output)
 }
@@ -232,7 +232,7 @@ fn revoke(args: Revoke) -> CommandResult {
         }
         for token in found {
             let request = pb::RevokeTokenRequest { id: token.id.clone() };
-            client.access().revoke_token(request).await.map_err(|status| told(client.fault(&status)))?;
+            client.access().revoke_token(request).await.map_err(|status| Failure::from(client.fault(&status)))?;
             anstream::eprintln!("revoked {} ({})", token.name, token.id);
         }
         Ok(Exit::Done)
@@ -257,7 +257,7 @@ async fn all(client: &Client) -> Result<Vec<pb::Token>, Failure> {
     let mut request = pb::ListTokensRequest { page_size: PAGE, page_token: String::new() };
     loop {
         let page = client.access().list_tokens(request.clone()).await;
-        let page = page.map_err(|status| told(client.fault(&status)))?.into_inner();
+        let page = page.map_err(|status| Failure::from(client.fault(&status)))?.into_inner();
         tokens.extend(page.tokens);
         if page.next_page_token.is_empty() {
             return Ok(tokens);

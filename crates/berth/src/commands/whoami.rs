@@ -3,8 +3,8 @@
 use crate::cli::{Threads, block_on};
 use crate::commands::login::reach;
 use crate::commands::token::as_json;
-use crate::failure::{CommandResult, Exit};
-use crate::remote::contexts::{ContextArg, told};
+use crate::failure::{CommandResult, Exit, Failure};
+use crate::remote::contexts::ContextArg;
 use crate::view::output::{self, OutputArgs};
 use berth_server::pb;
 use serde_json::Value;
@@ -24,7 +24,7 @@ pub fn run(args: Args) -> CommandResult {
     let token = block_on(Threads::One, async {
         let client = args.context.client().await?;
         let answer = client.access().who_am_i(pb::WhoAmIRequest {}).await;
-        Ok(answer.map_err(|status| told(client.fault(&status)))?.into_inner().token.unwrap_or_default())
+        Ok(answer.map_err(|status| Failure::from(client.fault(&status)))?.into_inner().token.unwrap_or_default())
     })?;
     let mut value = as_json(&token);
     value["server"] = Value::String(server.clone());

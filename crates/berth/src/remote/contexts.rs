@@ -7,7 +7,6 @@ use crate::failure::Failure;
 use crate::local::project::{make, write_private};
 use crate::view::yaml::{plain, to_yaml};
 use berth_model::yaml::Documents;
-use berth_server::Fault;
 use berth_server::client::{Client, Connection};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Map, Value};
@@ -70,13 +69,8 @@ impl ContextArg {
     }
 
     pub async fn client(&self) -> Result<Client, Failure> {
-        self.target()?.context.connection().connect().await.map_err(told)
+        Ok(self.target()?.context.connection().connect().await?)
     }
-}
-
-/// A fault of a server as an error.
-pub fn told(fault: Fault) -> Failure {
-    fault.help.iter().fold(Failure::new(&fault.message), |failure, line| failure.help(line))
 }
 
 /// The server that commands go to; `None`: the embedded engine.

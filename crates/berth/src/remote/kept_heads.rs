@@ -2,7 +2,6 @@
 //! themselves, so a server whose log was changed cannot hide that.
 
 use crate::failure::Failure;
-use crate::remote::contexts::told;
 use berth_server::client::Client;
 use berth_server::pb;
 use berth_store::AuditEntry;
@@ -111,7 +110,8 @@ pub async fn missing(client: &Client, kept: &[KeptHead]) -> Result<Option<Missin
     let mut expected: Option<String> = None;
     loop {
         let request = pb::AuditRequest { before, page_size: PAGE, ..Default::default() };
-        let page = client.access().audit(request).await.map_err(|status| told(client.fault(&status)))?.into_inner();
+        let page =
+            client.access().audit(request).await.map_err(|status| Failure::from(client.fault(&status)))?.into_inner();
         for entry in &page.entries {
             let last = *last.get_or_insert(entry.id);
             let hash = computed(entry);

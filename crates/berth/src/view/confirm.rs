@@ -65,43 +65,40 @@ pub fn confirm(plan: &Plan, args: ConfirmArgs, is_protected: impl Fn(&ResourceId
             Failure::new("not confirmed, and there is no terminal to ask on; nothing was changed").help("add --yes")
         );
     }
-    match ask(&format!("{place}Apply these changes? [y/N] "))?.to_ascii_lowercase().as_str() {
-        "y" | "yes" => Ok(()),
-        _ => Err(Failure::new("not confirmed; nothing was changed")),
+    match is_yes(&ask(&format!("{place}Apply these changes? [y/N] "))?) {
+        true => Ok(()),
+        false => Err(Failure::new("not confirmed; nothing was changed")),
     }
 }
 
 /// Returns only if the user confirms.
 pub fn proceed(what: &str, yes: bool) -> Result<(), Failure> {
-    if yes {
-        return Ok(());
-    }
-    if !asks() {
-        return Err(
-            Failure::new(format!("{what}: not confirmed, and there is no terminal to ask on")).help("add --yes")
-        );
-    }
-    match ask(&format!("{what}. Go on? [y/N] "))?.to_ascii_lowercase().as_str() {
-        "y" | "yes" => Ok(()),
-        _ => Err(Failure::new("not confirmed; nothing was changed")),
-    }
+    confirmed(what, yes, "Go on? [y/N]", is_yes)
 }
 
-/// Returns only if everything in a state may be replaced: `--yes`, or the user's answer.
+/// Returns only if everything in a state may be replaced: `--yes`, or the state's name as the answer.
 pub fn replace_all(state: &str, yes: bool) -> Result<(), Failure> {
+    let what = format!("everything in {state} will be replaced");
+    confirmed(&what, yes, &format!("Type `{state}` to allow it:"), |answer| answer == state)
+}
+
+fn confirmed(what: &str, yes: bool, question: &str, allows: impl Fn(&str) -> bool) -> Result<(), Failure> {
     if yes {
         return Ok(());
     }
-    let what = format!("everything in {state} will be replaced");
     if !asks() {
         return Err(
             Failure::new(format!("{what}: not confirmed, and there is no terminal to ask on")).help("add --yes")
         );
     }
-    match ask(&format!("{what}. Type `{state}` to allow it: "))? == state {
+    match allows(&ask(&format!("{what}. {question} "))?) {
         true => Ok(()),
         false => Err(Failure::new("not confirmed; nothing was changed")),
     }
+}
+
+pub fn is_yes(answer: &str) -> bool {
+    matches!(answer.to_ascii_lowercase().as_str(), "y" | "yes")
 }
 
 fn asks() -> bool {
