@@ -10,10 +10,8 @@ use crate::view::diagnostics::count;
 use crate::view::output::{self, OutputArgs, Table};
 use crate::view::progress::Steps;
 use berth_model::phrasing::shell_word;
-use berth_server::client::Connection;
 use berth_server::pb::RotateKeysRequest;
 use berth_store::{KeyRing, KeySource, Store, StoreError, write_ring};
-use secrecy::SecretString;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -251,11 +249,7 @@ fn rotate(database: &DatabaseArgs) -> CommandResult {
 }
 
 async fn rotate_at(target: Target) -> CommandResult {
-    let context = target.context;
-    let token = context.token.clone().unwrap_or_else(|| SecretString::from(String::new()));
-    let ca = context.ca.clone().map(String::into_bytes);
-    let connection = Connection { ca, ..Connection::new(context.server, token) };
-    let client = connection.connect().await?;
+    let client = target.context.connection().connect().await?;
     let steps = Steps::new("sealing");
     let mut request = RotateKeysRequest::default();
     let done = loop {
