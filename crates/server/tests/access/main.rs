@@ -12,6 +12,8 @@ mod people;
 mod revalidate;
 mod scopes;
 mod setup;
+#[path = "../support/mod.rs"]
+mod support;
 mod table;
 
 use call::{Answer, Protocol};

@@ -2,7 +2,7 @@
 
 use berth_server::access::{Role, token};
 use berth_server::limits::Limits;
-use berth_server::start::{Config, Running, start};
+use berth_server::start::{Config, Running};
 use berth_store::{Actor, AuditNote, Control, NewToken, TaskQuery, TokenRow};
 use jiff::{SignedDuration, Timestamp};
 use secrecy::ExposeSecret;
@@ -12,6 +12,7 @@ use std::sync::Mutex;
 use tempfile::TempDir;
 
 use crate::call::Protocol;
+use crate::support::start_server;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reach {
@@ -70,13 +71,11 @@ impl Server {
     }
 
     pub async fn with(change: impl FnOnce(&mut Config)) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let mut config = Config { worker: None, ..Config::in_folder(folder.path().join("server")) };
-        change(&mut config);
-        let running = start(config).await.unwrap();
-        let ca = std::fs::read(running.ca.as_ref().unwrap()).unwrap();
-        let http =
-            reqwest::Client::builder().tls_certs_only([reqwest::Certificate::from_pem(&ca).unwrap()]).build().unwrap();
+        let without_worker = |config: &mut Config| {
+            config.worker = None;
+            change(config);
+        };
+        let (running, folder, http) = start_server(without_worker).await;
         Self { running, http, folder, tokens: Mutex::default() }
     }
 

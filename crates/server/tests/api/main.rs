@@ -4,6 +4,8 @@ mod errors;
 mod flow;
 mod follow;
 mod limits;
+#[path = "../support/mod.rs"]
+mod support;
 mod world;
 
 // The same PostgreSQL as the store's tests start.

@@ -1,9 +1,10 @@
 //! A server for one test.
 
+use crate::support::{WAIT, start_server};
 use berth_clouds::accounts::Simulated;
 use berth_sandbox::{Sandbox, Speed};
 use berth_server::client::{Client, Connection};
-use berth_server::start::{Config, Running, start};
+use berth_server::start::{Config, Running};
 use berth_store::Options;
 use reqwest::{Method, Response};
 use secrecy::SecretString;
@@ -17,9 +18,6 @@ pub struct World {
     pub token: String,
     pub sandbox: Option<Sandbox>,
 }
-
-/// Provisioning and checks are fast here; a minute means that something hangs.
-const WAIT: Duration = Duration::from_secs(60);
 
 impl World {
     /// With a database of SQLite's and no worker: nothing but the API.
@@ -48,18 +46,8 @@ impl World {
     }
 
     pub async fn with(change: impl FnOnce(&mut Config)) -> Self {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let mut config = Config::in_folder(folder.path().join("server"));
-        change(&mut config);
-        config.store.key = berth_store::KeySource::File(folder.path().join("key"));
-        let running = start(config).await.expect("the server starts");
+        let (running, folder, http) = start_server(change).await;
         let token = std::fs::read_to_string(folder.path().join("server/admin.token")).expect("a first token");
-        let ca = std::fs::read(folder.path().join("server/ca.pem")).expect("an authority");
-        let http = reqwest::Client::builder()
-            .tls_certs_only([reqwest::Certificate::from_pem(&ca).expect("a certificate")])
-            .timeout(WAIT)
-            .build()
-            .expect("a client");
         Self { running, folder, http, token: token.trim().to_owned(), sandbox: None }
     }
 

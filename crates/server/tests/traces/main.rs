@@ -1,6 +1,8 @@
 //! One trace from a REST request, over the store and the task that it led to, to each call to a cloud; received by a real
 //! OTLP receiver. In a process of its own: telemetry is of the whole process.
 
+#[path = "../support/mod.rs"]
+mod support;
 #[path = "../api/world.rs"]
 #[allow(dead_code)]
 mod world;
