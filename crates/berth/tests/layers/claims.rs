@@ -6,8 +6,8 @@ use berth_engine::ResourceState;
 
 /// Files of `clouds` that pause between calls, each with the reason. No file of a cloud does.
 const PAUSES: [(&str, &str); 3] = [
-    ("hold.rs", "no call is made while a cloud says that it takes none"),
-    ("http.rs", "reads are tried again"),
+    ("http/hold.rs", "no call is made while a cloud says that it takes none"),
+    ("http/mod.rs", "reads are tried again"),
     ("kube/drain.rs", "pods that leave are looked at again until the limit of this one look"),
 ];
 
