@@ -4,6 +4,7 @@
 //! libraries. There is no scheduler and there are no containers: workloads become available after a simulated moment.
 
 mod api;
+mod columns;
 mod defaults;
 mod identity;
 mod listen;
