@@ -26,7 +26,7 @@ const FIELDS: &[Field] =
 
 const IMAGE: &str = "registry.k8s.io/autoscaling/cluster-autoscaler:v1.32.0";
 const NAME: &str = "cluster-autoscaler";
-/// Not `civo-api-access`: that one is Civo's own, and its cloud controller needs it.
+/// Not `civo-api-access`: Civo's cloud controller uses that secret.
 const SECRET: &str = "berth-cluster-autoscaler";
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/kube-system/deployments";
 const OWNER_ANNOTATION: &str = "autoscaler.berth.dev/";
@@ -165,11 +165,23 @@ fn annotation(owner: &str) -> String {
     format!("{OWNER_ANNOTATION}{}", short(owner))
 }
 
+fn annotations(deployment: &Value) -> Map<String, Value> {
+    deployment.pointer("/metadata/annotations").and_then(Value::as_object).cloned().unwrap_or_default()
+}
+
+fn is_ours(deployment: &Value) -> bool {
+    deployment.pointer("/metadata/labels").is_some_and(|labels| labels[MANAGED_BY] == "berth")
+}
+
+fn not_ours() -> Trouble {
+    Trouble::refused("the cluster already has a cluster autoscaler that Berth does not manage")
+        .help("remove it:   kubectl -n kube-system delete deployment cluster-autoscaler")
+        .help("or leave autoScale out of the manifest, and set its bounds by hand")
+}
+
 /// Every owner's annotation on a Deployment.
 fn owners(deployment: &Value) -> Map<String, Value> {
-    let annotations =
-        deployment.pointer("/metadata/annotations").and_then(Value::as_object).cloned().unwrap_or_default();
-    annotations.into_iter().filter(|(key, _)| key.starts_with(OWNER_ANNOTATION)).collect()
+    annotations(deployment).into_iter().filter(|(key, _)| key.starts_with(OWNER_ANNOTATION)).collect()
 }
 
 /// The Deployment's spec for all owners' bounds. Without any, it waits with no pod: the autoscaler would not start.
@@ -258,63 +270,25 @@ impl AutoscalerHandler {
         let companions = companions(self.secret(region, cluster));
         for _ in 0..WRITE_TRIES {
             let present = kube.get(&deployment_path()).await?;
-            if let Some(deployment) = &present {
-                let manager = deployment.pointer("/metadata/labels").and_then(|labels| labels.get(MANAGED_BY));
-                if manager.and_then(Value::as_str) != Some("berth") {
-                    return match bounds {
-                        None => Ok(()),
-                        Some(_) => Err(Trouble::refused(
-                            "the cluster already has a cluster autoscaler that Berth does not manage",
-                        )
-                        .help("remove it:   kubectl -n kube-system delete deployment cluster-autoscaler")
-                        .help("or leave autoScale out of the manifest, and set its bounds by hand")),
-                    };
-                }
+            if present.as_ref().is_some_and(|deployment| !is_ours(deployment)) {
+                return if bounds.is_none() { Ok(()) } else { Err(not_ours()) };
             }
             let mut owners = present.as_ref().map(owners).unwrap_or_default();
             match bounds {
                 Some(bounds) => owners.insert(annotation(owner), json!(bounds.join(","))),
                 None => owners.remove(&annotation(owner)),
             };
+            if owners.is_empty() || present.is_none() && bounds.is_none() {
+                return self.remove(kube).await;
+            }
+            // The account's token may be another one by now.
+            let only_secret = present.is_some();
+            for (path, object) in companions.iter().filter(|(_, object)| !only_secret || object["kind"] == "Secret") {
+                kube.apply(path, object).await?;
+            }
             let written = match present {
-                None if bounds.is_none() => return self.remove(kube).await,
-                _ if owners.is_empty() => return self.remove(kube).await,
-                None => {
-                    for (path, object) in &companions {
-                        kube.apply(path, object).await?;
-                    }
-                    let deployment = json!({
-                        "apiVersion": "apps/v1",
-                        "kind": "Deployment",
-                        "metadata": {
-                            "name": NAME,
-                            "namespace": "kube-system",
-                            "labels": {"app": NAME, MANAGED_BY: "berth"},
-                            "annotations": owners,
-                        },
-                        "spec": self.running_spec(&owners),
-                    });
-                    kube.create(DEPLOYMENTS, &deployment).await
-                }
-                Some(mut deployment) => {
-                    // The account's token may be another one by now.
-                    for (path, object) in companions.iter().filter(|(_, object)| object["kind"] == "Secret") {
-                        kube.apply(path, object).await?;
-                    }
-                    deployment["spec"] = self.running_spec(&owners);
-                    let mut annotations = deployment
-                        .pointer("/metadata/annotations")
-                        .and_then(Value::as_object)
-                        .cloned()
-                        .unwrap_or_default();
-                    annotations.retain(|key, _| !key.starts_with(OWNER_ANNOTATION));
-                    annotations.extend(owners);
-                    deployment["metadata"]["annotations"] = Value::Object(annotations);
-                    if let Some(map) = deployment.as_object_mut() {
-                        map.remove("status");
-                    }
-                    kube.replace(&deployment_path(), &deployment).await
-                }
+                None => kube.create(DEPLOYMENTS, &self.new_deployment(&owners)).await,
+                Some(deployment) => kube.replace(&deployment_path(), &self.changed(deployment, owners)).await,
             };
             match written {
                 Ok(_) => return Ok(()),
@@ -326,6 +300,33 @@ impl AutoscalerHandler {
         }
         let trouble = last.unwrap_or_else(|| Trouble::refused("the autoscaler could not be written"));
         Err(Trouble { class: Class::Retry { after: None }, ..trouble })
+    }
+
+    fn new_deployment(&self, owners: &Map<String, Value>) -> Value {
+        json!({
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {
+                "name": NAME,
+                "namespace": "kube-system",
+                "labels": {"app": NAME, MANAGED_BY: "berth"},
+                "annotations": owners,
+            },
+            "spec": self.running_spec(owners),
+        })
+    }
+
+    /// A Deployment with other owners; annotations that are not Berth's stay.
+    fn changed(&self, mut deployment: Value, owners: Map<String, Value>) -> Value {
+        deployment["spec"] = self.running_spec(&owners);
+        let mut annotations = annotations(&deployment);
+        annotations.retain(|key, _| !key.starts_with(OWNER_ANNOTATION));
+        annotations.extend(owners);
+        deployment["metadata"]["annotations"] = Value::Object(annotations);
+        if let Some(map) = deployment.as_object_mut() {
+            map.remove("status");
+        }
+        deployment
     }
 
     /// The Deployment goes last: as long as it is there, a removal that was cut short is seen and gone on with. Otherwise the
