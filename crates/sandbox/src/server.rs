@@ -33,7 +33,7 @@ pub struct Server {
     accepting: JoinHandle<()>,
 }
 
-/// Returned by the service to make hyper close the connection without a word.
+/// Returned by the service to make hyper close the connection without an answer.
 #[derive(Debug, thiserror::Error)]
 #[error("connection dropped by a fault rule")]
 pub(crate) struct Dropped;
@@ -64,7 +64,7 @@ impl Server {
             listener.local_addr().map_err(|source| SandboxError::Bind { addr: ([127, 0, 0, 1], 0).into(), source })?;
         let (stop, stopped) = watch::channel(false);
         let port = Arc::new(Port { cloud, world, token, stopped: stopped.clone() });
-        let accepting = tokio::spawn(accept(listener, port, stopped));
+        let accepting = tokio::spawn(accept_each(listener, stopped, move |stream| serve(stream, port.clone())));
         Ok(Server { addr, stop, accepting })
     }
 
@@ -79,7 +79,12 @@ impl Server {
     }
 }
 
-async fn accept(listener: TcpListener, port: Arc<Port>, mut stopped: watch::Receiver<bool>) {
+/// Serves each connection in a task of its own until it is told to stop; then closes them all.
+pub(crate) async fn accept_each<F: Future<Output = ()> + Send + 'static>(
+    listener: TcpListener,
+    mut stopped: watch::Receiver<bool>,
+    serve: impl Fn(TcpStream) -> F,
+) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
@@ -87,7 +92,10 @@ async fn accept(listener: TcpListener, port: Arc<Port>, mut stopped: watch::Rece
             Some(_) = connections.join_next() => {}
             accepted = listener.accept(), if connections.len() < MAX_CONNECTIONS => match accepted {
                 Ok((stream, _)) => {
-                    connections.spawn(serve(stream, port.clone()));
+                    if let Err(error) = stream.set_nodelay(true) {
+                        tracing::debug!(%error, "no TCP_NODELAY");
+                    }
+                    connections.spawn(serve(stream));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "connection not accepted");
@@ -100,9 +108,6 @@ async fn accept(listener: TcpListener, port: Arc<Port>, mut stopped: watch::Rece
 }
 
 async fn serve(stream: TcpStream, port: Arc<Port>) {
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "no TCP_NODELAY");
-    }
     let service = service_fn(move |request| {
         let port = port.clone();
         async move { port.answer(request).await }

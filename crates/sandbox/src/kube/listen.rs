@@ -17,7 +17,6 @@ use percent_encoding::percent_decode_str;
 use serde_json::Value;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch as signal;
-use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use super::api::{self, Ask, Given};
@@ -25,9 +24,8 @@ use super::status::{self, Refused};
 use super::{Clusters, identity, watch};
 use crate::faults::FaultEffect;
 use crate::http::{Refusal, parse_query};
-use crate::server::Dropped;
+use crate::server::{Dropped, accept_each};
 
-const MAX_CONNECTIONS: usize = 4096;
 /// The API server's own limit.
 const MAX_BODY_BYTES: usize = 3 << 20;
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -47,31 +45,12 @@ pub(super) async fn accept(
     listener: TcpListener,
     tls: TlsAcceptor,
     clusters: Arc<Clusters>,
-    mut stopped: signal::Receiver<bool>,
+    stopped: signal::Receiver<bool>,
 ) {
-    let mut connections = JoinSet::new();
-    loop {
-        tokio::select! {
-            _ = stopped.changed() => break,
-            Some(_) = connections.join_next() => {}
-            accepted = listener.accept(), if connections.len() < MAX_CONNECTIONS => match accepted {
-                Ok((stream, _)) => {
-                    connections.spawn(serve(stream, tls.clone(), clusters.clone()));
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "connection not accepted");
-                    tokio::time::sleep(Duration::from_millis(20)).await;
-                }
-            },
-        }
-    }
-    connections.shutdown().await;
+    accept_each(listener, stopped, |stream| serve(stream, tls.clone(), clusters.clone())).await;
 }
 
 async fn serve(stream: TcpStream, tls: TlsAcceptor, clusters: Arc<Clusters>) {
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "no TCP_NODELAY");
-    }
     let stream = match tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => return tracing::debug!(%error, "TLS handshake failed"),
