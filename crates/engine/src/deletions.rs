@@ -96,7 +96,7 @@ pub(crate) async fn deletions(
             typical +=
                 handler.filter(|_| exists).and_then(|h| h.typical(Op::Delete, &state.props, &[])).unwrap_or_default();
             if let Some(handler) = handler {
-                // Only told here: the deletion itself looks again, and ends when there are none.
+                // Only reported here: the deletion itself looks again, and ends when there are none.
                 strays.extend(strays_of(handler, state).await.unwrap_or_default());
             }
             units.push(gone(state, handler, exists, (!exists).then_some(PlanReason::AlreadyGone)));

@@ -24,7 +24,7 @@ pub struct FieldChange {
 #[serde(rename_all = "snake_case")]
 pub enum ChangeEffect {
     InPlace,
-    /// The object stays, and what it consists of (such as nodes) is made anew step by step.
+    /// The object stays, and its parts (such as nodes) are replaced step by step.
     Roll,
     Replace,
 }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Knows one unit type of one cloud. Methods make one change each, or none; they do not wait and do not retry changes:
-/// the engine looks again after every error and decides anew, so that the path after a crash is the everyday path.
+/// the engine looks again after every error and decides again, so that recovery after a crash uses the ordinary path.
 #[async_trait]
 pub trait Handler: Send + Sync {
     /// The properties that are compared, and what changing each takes. Others are not compared.
@@ -103,7 +103,7 @@ pub trait Handler: Send + Sync {
         false
     }
 
-    /// Secrets that the cloud gives out for a time only, asked for anew; `None` where the kept ones stay good.
+    /// Secrets that expire, fetched again; `None` where the stored ones stay valid.
     async fn fresh_secrets(&self, _id: &str) -> Outcome<Option<BTreeMap<String, SecretString>>> {
         Ok(None)
     }

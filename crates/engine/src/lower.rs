@@ -133,7 +133,7 @@ pub(crate) fn given(manifest: &Manifest, target: Lookup<'_>) -> Given {
     Given(given)
 }
 
-/// Lowers a resource outside a plan. `outputs` goes before what the state knows of a target's outputs.
+/// Lowers a resource outside a plan. `outputs` overrides the outputs of a target that are in the state.
 pub fn lower_now(
     catalog: &dyn Catalog,
     request: &Request,

@@ -1,4 +1,4 @@
-//! Whether a new object's name is free, told by the plan, before anything is made.
+//! Checks while planning, before anything is made, that a new object's name is free.
 
 use crate::handler::{Catalog, Handler, Provider, Trouble};
 use crate::lower::{name_in, taken};

@@ -499,7 +499,7 @@ impl Planner<'_> {
         if planned.op != Some(Op::Replace) {
             outputs = observed.outputs.clone();
             outputs.insert("id".into(), Value::String(observed.id.clone()));
-            // Some outputs are the state's own (first seen at): what the cloud shows goes before what was remembered.
+            // Some outputs are the state's own (first seen at): what the cloud shows overrides what was stored.
             for (name, value) in state.map(|s| &s.outputs).into_iter().flatten() {
                 outputs.entry(name.clone()).or_insert_with(|| value.clone());
             }

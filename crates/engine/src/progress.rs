@@ -1,4 +1,4 @@
-//! What converge tells whoever watches. Plain data: a terminal, a log and a server show it each in their own way.
+//! The progress of a run. Plain data: a terminal, a log and a server each show it in their own way.
 
 use crate::handler::Trouble;
 use berth_model::{Prose, ResourceId};

@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 pub struct Options {
     /// Resources worked on at once.
     pub parallelism: usize,
-    /// How long one resource may take; its annotation `berth.dev/timeout` goes before this.
+    /// How long one resource may take; the annotation `berth.dev/timeout` overrides this.
     pub timeout: Duration,
     /// Wait until things are ready. Without, only what others need is waited for.
     pub wait: bool,
@@ -83,7 +83,7 @@ pub(crate) struct RunContext<'a> {
     pub watcher: &'a dyn Watcher,
     pub interrupt: Interrupt,
     pub options: &'a Options,
-    /// What was changed in clouds so far: told where the state cannot be written any more.
+    /// What was changed in clouds so far; printed if the state cannot be written any more.
     pub changed: Mutex<Vec<(ResourceId, String)>>,
 }
 

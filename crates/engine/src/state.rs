@@ -15,7 +15,7 @@ pub enum ResourceState {
     Failed,
     /// A policy or a permission forbids its plan.
     Blocked,
-    /// Its plan waits for somebody's approval.
+    /// Its plan waits for approval.
     AwaitingApproval,
     /// On its way out.
     Deleting,

@@ -244,8 +244,8 @@ impl UnitCalls<'_> {
         }
     }
 
-    /// As long as the object is there, a create that is acted on late is refused, or is found beside it. Once it is gone,
-    /// nobody would know of what that makes: so it stays until none can be on its way any more.
+    /// While the object exists, a create that takes effect late is refused, or its object is found as a stray. After the deletion
+    /// such an object would be unknown: so the deletion waits until no create can take effect any more.
     async fn outlast_creates(&self, row: &UnitState) -> Result<(), Stop> {
         let limit = self.provider.unanswered_limit();
         let Some(by) = row.asked_again_at().and_then(|at| left_of(limit, at)) else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! What is wrong with a manifest, where, and what would be right. Plain data: whoever shows it decides how.
+//! What is wrong with a manifest, where, and what would be right. Plain data: how it is shown is up to the caller.
 
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 use std::fmt;

@@ -1,4 +1,4 @@
-//! A policy's rule: CEL over a plan. Read and checked here, so that what is wrong with it is told before it is stored;
+//! A policy's rule: CEL over a plan. Read and checked here, so that mistakes are reported before it is stored;
 //! run where plans are decided.
 
 use crate::phrasing;

@@ -33,7 +33,7 @@ impl Manifest {
     }
 }
 
-/// A problem on a line that holds a secret, or something misspelt that may be one, is told without the line.
+/// A problem on a line that holds a secret, or something misspelt that may be one, is shown without the line.
 pub(crate) fn hide_lines(kind: Option<&Kind>, text: &str, root: &Node<'_>, problems: &mut [Diagnostic]) {
     let spec = kind.map(Kind::spec_shape);
     if problems.is_empty() || spec.is_some_and(|shape| !holds_secrets(shape)) {

@@ -41,7 +41,7 @@ pub struct Facts {
     pub drift_checked_at: Option<Micros>,
 }
 
-/// What whoever applied a generation allows for its sake. Empty once that generation is carried out.
+/// What the user allowed when applying a generation. Empty once that generation is carried out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Permissions {
     pub replace: bool,
@@ -151,7 +151,7 @@ pub enum Ended {
     Cancelled {
         mark: Option<i64>,
     },
-    /// The gate keeps the plan until somebody approves it.
+    /// The gate keeps the plan until it is approved.
     AwaitsApproval,
     /// The gate forbids the plan.
     Blocked,

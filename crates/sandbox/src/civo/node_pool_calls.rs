@@ -139,7 +139,7 @@ pub fn replace_all(
             None => add(cluster, pool, now, dice, stuck)?,
         }
     }
-    // Pools without an id were made just now and are in nobody's list.
+    // Pools without an id are new, and no client knows them yet.
     let stays = |pool: &Pool| ids.contains(&pool.id) || pool.nodes.iter().all(|node| node.created_at == now);
     cluster
         .pools

@@ -104,7 +104,7 @@ impl Cloud for DigitalOcean {
 }
 
 impl DigitalOcean {
-    /// Waiting times are told in real seconds, as that is what a client can wait.
+    /// Waiting times are in real seconds, which is what a client waits.
     fn metered(&self, reply: Reply, meter: Meter) -> Reply {
         let clock = self.world.clock();
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());

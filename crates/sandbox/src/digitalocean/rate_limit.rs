@@ -39,7 +39,7 @@ pub struct Rate {
 pub struct Meter {
     pub limit: u32,
     pub remaining: u32,
-    /// Simulated time until the hour begins anew.
+    /// Simulated time until the next hour begins.
     pub resets_in_ms: i64,
     /// Simulated time until the next call is worth a try, when this one was refused.
     pub refused_for_ms: Option<i64>,
