@@ -51,7 +51,7 @@ pub struct Accounts {
     unreadable: HashMap<ResourceId, Trouble>,
     env: HashMap<String, Outcome<Credentials>>,
     simulated: Option<Simulated>,
-    /// Provider whose credentials came with the request itself: they go before any account that is not named.
+    /// Provider whose credentials came with the request itself: they override any account that is not named.
     given: Option<String>,
 }
 

@@ -1,5 +1,5 @@
 //! Addresses of APIs that someone else chose: an Account on a server. What answers on the machine itself, or on its link, such as
-//! the metadata service of the cloud that it runs in, is not for whoever may write an Account.
+//! the metadata service of the cloud that it runs in, must not be reachable by a user who may only write an Account.
 
 use crate::registry;
 use berth_engine::handler::{Outcome, Trouble};

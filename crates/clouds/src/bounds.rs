@@ -1,11 +1,11 @@
-//! Pools that scale by themselves.
+//! The bounds of autoscaled pools.
 
 use berth_engine::handler::Trouble;
 
 /// Most nodes that a pool may be let grow to.
 const MOST_NODES: u32 = 1000;
 
-/// How a pool that scales by itself begins, and between what it stays.
+/// The first size of an autoscaled pool, and its limits.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Bounds {
     pub first: u32,
@@ -13,8 +13,8 @@ pub struct Bounds {
     pub max: u32,
 }
 
-/// In manifests of other tools the least may be left out, which means none at all, and the first size may be beyond the bounds: it is
-/// brought between them, as the clouds do. Bounds that no autoscaler can keep are refused.
+/// Manifests of other tools may leave out the minimum, which then is 0, and may have a first size outside the bounds, which is
+/// clamped, as the clouds do. Bounds that no autoscaler can keep are refused.
 pub fn bounds(count: u32, min: Option<u32>, max: u32) -> Result<Bounds, Trouble> {
     let min = min.unwrap_or_default();
     let refused = |why: String| {

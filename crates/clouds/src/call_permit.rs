@@ -1,4 +1,4 @@
-//! The permission to call clouds, for work that may lose it: a worker whose lease is over begins no further call.
+//! Permission to call clouds, for work that may lose it: a worker whose lease has expired sends no further request.
 
 use berth_engine::handler::{Outcome, Trouble};
 use std::sync::Arc;

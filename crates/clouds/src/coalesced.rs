@@ -1,15 +1,15 @@
-//! Lets many who ask for the same list at the same time share one walk through it.
+//! Concurrent requests for the same list share one read of it.
 
 use berth_engine::handler::Outcome;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::Mutex;
 
-/// Whoever asks gets an answer that was begun after they asked, so that nobody misses what they have just made; those
-/// who wait meanwhile share the next one.
+/// Each caller gets a list that was read after its call began, so that it contains what the caller has just made. Callers that
+/// arrive during a read share the next one.
 pub struct Coalesced<T> {
     asked: AtomicU64,
-    /// The newest answer, and the number of the last asker that it is good for.
+    /// The newest list, and the number of the last caller that may use it.
     last: Mutex<(u64, Option<Arc<T>>)>,
 }
 
@@ -28,7 +28,7 @@ impl<T> Coalesced<T> {
         {
             let value = value.clone();
             if *up_to == ticket {
-                // Nobody after us can use it: do not keep a large list for nothing.
+                // No later caller may use it: free a list that may be large.
                 last.1 = None;
             }
             return Ok(value);

@@ -27,8 +27,8 @@ pub fn label_prefix(var: impl Fn(&str) -> Option<String>) -> Outcome<String> {
     }
 }
 
-/// What says whose an object is. The user's own labels are merged over these. Values are valid Kubernetes labels, and so
-/// also words without spaces: metadata may have any text.
+/// Labels that name the resource an object belongs to. The user's labels override them. Values are made into valid Kubernetes
+/// labels, since metadata may have any text.
 pub fn own_labels(input: &LowerInput<'_>) -> BTreeMap<String, String> {
     let prefix = input.label_prefix;
     let metadata = input.metadata;

@@ -15,8 +15,10 @@ mod props;
 mod ready_gate;
 mod recent;
 pub mod registry;
-mod times;
+#[cfg(test)]
+mod simulated;
 pub mod units;
+mod usual_times;
 
 use async_trait::async_trait;
 use berth_engine::handler::{Catalog, Class, LowerInput, Outcome, Provider, SummaryFacts, Trouble};
@@ -29,7 +31,7 @@ use tokio::sync::OnceCell;
 pub use call_permit::{CallPermit, with_call_permit};
 pub use labels::{DEFAULT_LABEL_PREFIX, label_prefix, own_labels};
 
-/// Which cloud, and who we are there.
+/// A cloud, and the credentials to call it with.
 #[derive(Clone, Debug)]
 pub struct Credentials {
     /// The cloud's name.
@@ -37,7 +39,7 @@ pub struct Credentials {
     pub token: SecretString,
     /// Address of the API; the cloud's own when absent.
     pub api_url: Option<String>,
-    /// Someone else chose that address: nothing local is called by it.
+    /// The address was chosen by a user of a server: local addresses are refused.
     pub foreign_url: bool,
     /// Region where a resource names none.
     pub region: Option<String>,
@@ -47,8 +49,8 @@ pub struct Credentials {
     pub max_concurrent_tasks: u32,
 }
 
-/// The id of an object in its one form. Clouds give UUIDs in lower case and with hyphens, and may take them in any other
-/// spelling: what is compared by its id is compared in this one.
+/// The canonical form of an object's id. Clouds write UUIDs in lower case with hyphens, and accept other spellings: ids are
+/// compared in this form.
 pub fn one_form(id: &str) -> String {
     let id = id.trim();
     match uuid::Uuid::try_parse(id) {
@@ -102,7 +104,7 @@ pub fn connect(credentials: &Credentials) -> Outcome<Arc<dyn Provider>> {
 /// Resource and resolved references in, units out. Pure.
 pub fn lower(input: &LowerInput<'_>) -> Result<Lowered, Trouble> {
     match input.id.kind.as_str() {
-        // An account is a fact that others use: there is nothing to make, only to ask who it belongs to.
+        // An account makes nothing in its cloud; Berth only asks whom it belongs to.
         "Account" => {
             let mut lowered = Lowered::default();
             lowered.output("identity", "", "identity");

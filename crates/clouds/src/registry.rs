@@ -1,4 +1,4 @@
-//! The clouds that there are. Everything outside a cloud's own folder goes through this list: no other code names one.
+//! The list of clouds. Code outside a cloud's own folder finds it here, and never by its name.
 
 use crate::units::UnitType;
 use crate::{Credentials, civo, digitalocean};

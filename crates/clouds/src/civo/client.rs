@@ -202,14 +202,25 @@ impl Client {
             None => trouble.help(format!("see which there are:   civo firewall list --region {}", region_code(region))),
         })
     }
-}
 
-/// A delete that was refused: with clusters that stay, asking again will not help.
-pub fn in_use(trouble: Trouble, clusters: Outcome<Vec<String>>) -> Trouble {
-    match clusters {
-        Ok(names) if !names.is_empty() => {
-            Trouble::refused(format!("it is still in use by {}: {trouble}", names.join(", ")))
-        }
-        _ => trouble,
+    /// The answer to a delete. Where it was refused because of clusters that stay, asking again will not help: the clusters are named.
+    pub async fn or_in_use(
+        &self,
+        deleted: Outcome<()>,
+        region: &str,
+        uses: impl Fn(&Cluster) -> bool,
+        help: &[&str],
+    ) -> Outcome<()> {
+        let trouble = match deleted {
+            Err(trouble) if !trouble.is_not_found() => trouble,
+            other => return other,
+        };
+        let trouble = match self.clusters_that(region, uses).await {
+            Ok(names) if !names.is_empty() => {
+                Trouble::refused(format!("it is still in use by {}: {trouble}", names.join(", ")))
+            }
+            _ => trouble,
+        };
+        Err(help.iter().fold(trouble, |trouble, line| trouble.help(*line)))
     }
 }

@@ -10,7 +10,7 @@ use super::versions;
 use super::wire::{Cluster, ClusterBody, InstalledApplication, PoolBody};
 use crate::http::gone_is_none;
 use crate::props::{number, optional_text, put, required_text, texts, texts_of};
-use crate::times::{NODE_SECONDS, UPGRADE_SECONDS, nodes_between};
+use crate::usual_times::UsualTimes;
 use crate::{one_form, ready_gate};
 use async_trait::async_trait;
 use berth_engine::FieldChange;
@@ -19,7 +19,6 @@ use berth_engine::unit::{Change, Field, Observed, Op, Phase, Props, Readiness, T
 use secrecy::SecretString;
 use serde_json::{Value, json};
 use std::sync::Arc;
-use std::time::Duration;
 
 pub struct ClusterHandler {
     pub client: Arc<Client>,
@@ -28,6 +27,8 @@ pub struct ClusterHandler {
 const SIZE: &str = "default_node_pool.size";
 const COUNT: &str = "default_node_pool.node_count";
 const LABELS: &str = "default_node_pool.labels";
+
+const TIMES: UsualTimes = UsualTimes { create: 105, replace: 105, delete: 75, adopt: None, field: 5 };
 
 const FIELDS: &[Field] = &[
     Field { name: "cluster_name", change: Change::InPlace },
@@ -206,19 +207,7 @@ impl Handler for ClusterHandler {
     }
 
     fn typical(&self, op: Op, props: &Props, changes: &[FieldChange]) -> Typical {
-        let nodes = u64::from(number(props, COUNT).unwrap_or(1));
-        let takes = |change: &FieldChange| match change.field.as_str() {
-            "kubernetes_version" => UPGRADE_SECONDS,
-            COUNT => NODE_SECONDS * nodes_between(change),
-            SIZE => NODE_SECONDS * (nodes + 1),
-            _ => 5,
-        };
-        Some(Duration::from_secs(match op {
-            Op::Create | Op::Replace => 105,
-            Op::Update => changes.iter().map(takes).sum(),
-            Op::Delete => 75,
-            Op::Adopt => return None,
-        }))
+        TIMES.of(op, changes, u64::from(number(props, COUNT).unwrap_or(1)))
     }
 
     async fn check(&self, mut desired: Props, observed: Option<&Observed>) -> Outcome<Props> {
@@ -402,7 +391,7 @@ impl Handler for ClusterHandler {
     }
 }
 
-/// What Civo takes as a cluster's name: told before anything is made.
+/// Checks a cluster's name against Civo's rules, before anything is made.
 fn check_name(name: &str) -> Outcome<()> {
     let inside = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
     if name.chars().all(inside) && name.starts_with(edge) && name.ends_with(edge) {

@@ -1,7 +1,7 @@
 //! The default pool of a cluster, and how it gets another size. Pure.
 //!
 //! A default pool's size cannot change in Civo, so a new pool takes its place. Its id is made from the old pool's id and the
-//! new size: making it twice is impossible, and whoever looks, at whatever moment, sees which pool follows which.
+//! new size: it cannot be made twice, and any later run sees which pool replaces which.
 
 use super::pool_view::{View, short};
 

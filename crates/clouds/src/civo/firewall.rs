@@ -2,7 +2,7 @@
 //! is never interrupted.
 
 use super::api::region_code;
-use super::client::{Client, in_use};
+use super::client::Client;
 use super::firewall_rules::{Rule, lines};
 use super::wire::{Firewall, NewFirewall};
 use crate::one_form;
@@ -164,7 +164,7 @@ impl Handler for FirewallHandler {
         if !fields.contains(&"rules") {
             return Ok(());
         }
-        // Read anew: an earlier call may have come further than its answer told.
+        // Read again: an earlier call may have taken effect although its answer was lost.
         let present = self.client.api.firewall_rules(region, &observed.id).await?;
         let wanted = wanted_rules(desired)?;
         let present_lines: HashSet<String> = present.iter().map(|rule| Rule::from_civo(rule).to_line()).collect();
@@ -196,16 +196,11 @@ impl Handler for FirewallHandler {
 
     async fn delete(&self, observed: &Observed, props: &Props, _: bool) -> Outcome<()> {
         let region = required_text(props, "region").or_else(|_| required_text(&observed.props, "region"))?;
-        match self.client.api.delete_firewall(region, &observed.id).await {
-            Ok(()) => Ok(()),
-            Err(trouble) if trouble.is_not_found() => Err(trouble),
-            Err(trouble) => {
-                let id = &observed.id;
-                let users = self.client.clusters_that(region, |cluster| cluster.firewall_id == *id).await;
-                Err(in_use(trouble, users)
-                    .help("a firewall goes once nothing uses it any more")
-                    .help("a cluster whose API everyone may reach again needs `apiAllowedCidrs: [0.0.0.0/0]` or another `firewall`"))
-            }
-        }
+        let deleted = self.client.api.delete_firewall(region, &observed.id).await;
+        let help = [
+            "a firewall goes once nothing uses it any more",
+            "a cluster whose API everyone may reach again needs `apiAllowedCidrs: [0.0.0.0/0]` or another `firewall`",
+        ];
+        self.client.or_in_use(deleted, region, |cluster| cluster.firewall_id == observed.id, &help).await
     }
 }

@@ -10,18 +10,19 @@ use super::wire::{Cluster, PoolBody};
 use crate::http::gone_is_none;
 use crate::props::{number, optional_text, put, required_text};
 use crate::ready_gate;
-use crate::times::{NODE_SECONDS, nodes_between};
+use crate::usual_times::UsualTimes;
 use async_trait::async_trait;
 use berth_engine::FieldChange;
 use berth_engine::handler::{Handler, Outcome, Trouble};
 use berth_engine::unit::{Change, Field, Observed, Op, Phase, Props, Typical, Waiting};
 use serde_json::{Value, json};
 use std::sync::Arc;
-use std::time::Duration;
 
 pub struct PoolHandler {
     pub client: Arc<Client>,
 }
+
+const TIMES: UsualTimes = UsualTimes { create: 75, replace: 120, delete: 30, adopt: None, field: 5 };
 
 const FIELDS: &[Field] = &[
     Field { name: "node_pool_name", change: Change::Replace },
@@ -112,17 +113,7 @@ impl Handler for PoolHandler {
     }
 
     fn typical(&self, op: Op, _: &Props, changes: &[FieldChange]) -> Typical {
-        let takes = |change: &FieldChange| match change.field.as_str() {
-            "node_count" => NODE_SECONDS * nodes_between(change),
-            _ => 5,
-        };
-        Some(Duration::from_secs(match op {
-            Op::Create => 75,
-            Op::Update => changes.iter().map(takes).sum(),
-            Op::Replace => 120,
-            Op::Delete => 30,
-            Op::Adopt => return None,
-        }))
+        TIMES.of(op, changes, 0)
     }
 
     async fn check(&self, mut desired: Props, observed: Option<&Observed>) -> Outcome<Props> {

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, HashSet};
 
 const LONGEST_NAME: usize = 63;
 const LONGEST_POOL_NAME: usize = 40;
-/// What Berth's labels begin with where nothing else is set; they are written anew, so that a manifest need not repeat them.
+/// The default prefix of Berth's labels. Berth writes them itself, so that a manifest need not repeat them.
 const OWN_PREFIX: &str = "planton-";
 
 /// Describes one object. Without a region, the regions are searched.

@@ -2,7 +2,6 @@
 
 use super::api::region_code;
 use super::client::Client;
-use super::client::in_use;
 use super::wire::{Network, NewNetwork};
 use crate::http::gone_is_none;
 use crate::props::{optional_text, put, required_text};
@@ -92,16 +91,9 @@ impl Handler for VpcHandler {
 
     async fn delete(&self, observed: &Observed, props: &Props, _: bool) -> Outcome<()> {
         let region = required_text(props, "region").or_else(|_| required_text(&observed.props, "region"))?;
-        match self.client.api.delete_network(region, &observed.id).await {
-            Ok(()) => Ok(()),
-            Err(trouble) if trouble.is_not_found() => Err(trouble),
-            Err(trouble) => {
-                let id = &observed.id;
-                let users = self.client.clusters_that(region, |cluster| cluster.network_id == *id).await;
-                Err(in_use(trouble, users)
-                    .help("a network goes once nothing is left in it: clusters, firewalls, instances, load balancers"))
-            }
-        }
+        let deleted = self.client.api.delete_network(region, &observed.id).await;
+        let help = ["a network goes once nothing is left in it: clusters, firewalls, instances, load balancers"];
+        self.client.or_in_use(deleted, region, |cluster| cluster.network_id == observed.id, &help).await
     }
 
     fn overdue(&self, id: &str, _: &Waiting) -> Vec<String> {

@@ -9,7 +9,7 @@ use super::{CLUSTER, kube_api, offers, versions};
 use crate::http::gone_is_none;
 use crate::props::{flag, number, text, texts};
 use crate::ready_gate;
-use crate::times::{NODE_SECONDS, UPGRADE_SECONDS, nodes_between};
+use crate::usual_times::UsualTimes;
 use async_trait::async_trait;
 use berth_engine::handler::{Class, Handler, Outcome, Trouble};
 use berth_engine::unit::{Change, Field, Observed, Op, Phase, Props, Readiness, Stray, Typical, WaitFor, Waiting};
@@ -18,11 +18,12 @@ use secrecy::SecretString;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 const fn field(name: &'static str, change: Change) -> Field {
     Field { name, change }
 }
+
+const TIMES: UsualTimes = UsualTimes { create: 390, replace: 450, delete: 60, adopt: Some(5), field: 10 };
 
 const FIELDS: &[Field] = &[
     field("cluster_name", Change::InPlace),
@@ -165,20 +166,7 @@ impl Handler for ClusterHandler {
     }
 
     fn typical(&self, op: Op, props: &Props, changes: &[FieldChange]) -> Typical {
-        let nodes = u64::from(number(props, "default_node_pool.node_count").unwrap_or(1));
-        let takes = |change: &FieldChange| match change.field.as_str() {
-            "kubernetes_version" => UPGRADE_SECONDS,
-            "default_node_pool.node_count" => NODE_SECONDS * nodes_between(change),
-            "default_node_pool.size" => NODE_SECONDS * (nodes + 1),
-            _ => 10,
-        };
-        Some(Duration::from_secs(match op {
-            Op::Create => 390,
-            Op::Replace => 450,
-            Op::Update => changes.iter().map(takes).sum(),
-            Op::Delete => 60,
-            Op::Adopt => 5,
-        }))
+        TIMES.of(op, changes, u64::from(number(props, "default_node_pool.node_count").unwrap_or(1)))
     }
 
     async fn check(&self, mut desired: Props, observed: Option<&Observed>) -> Outcome<Props> {

@@ -114,7 +114,7 @@ pub fn next_step<'a>(cluster: &str, pools: &[&'a NodePool], size: &str) -> Step<
     let Some(current) = primary(pools) else { return Step::Make(default_pool_name(cluster)) };
     let keeper = pools.iter().find(|pool| pool.size == size && !is_heir(pool, pools));
     let Some(keeper) = keeper.or(pools.iter().find(|pool| pool.size == size)) else {
-        // A pool begun for yet another size is in the way; the one that does the work stays until its heir is there.
+        // A pool of a third size is removed first; the current pool stays until its replacement is ready.
         if let Some(stray) = pools.iter().find(|pool| is_heir(pool, pools) && pool.id != current.id) {
             return Step::Remove(stray);
         }

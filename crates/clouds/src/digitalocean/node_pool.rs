@@ -7,18 +7,19 @@ use super::wire::{Cluster, NodePool, PoolChange};
 use super::{POOL, default_pool, kube_api, offers};
 use crate::props::{flag, number, text, texts};
 use crate::ready_gate;
-use crate::times::{NODE_SECONDS, nodes_between};
+use crate::usual_times::UsualTimes;
 use async_trait::async_trait;
 use berth_engine::handler::{Class, Handler, Outcome, Trouble};
 use berth_engine::unit::{Change, Field, Observed, Op, Phase, Props, Stray, Typical, Waiting};
 use berth_engine::{FieldChange, is_unknown};
 use serde_json::{Value, json};
 use std::sync::Arc;
-use std::time::Duration;
 
 const fn field(name: &'static str, change: Change) -> Field {
     Field { name, change }
 }
+
+const TIMES: UsualTimes = UsualTimes { create: 150, replace: 240, delete: 60, adopt: Some(5), field: 10 };
 
 const FIELDS: &[Field] = &[
     field("node_pool_name", Change::InPlace),
@@ -118,17 +119,7 @@ impl Handler for PoolHandler {
     }
 
     fn typical(&self, op: Op, _props: &Props, changes: &[FieldChange]) -> Typical {
-        let takes = |change: &FieldChange| match change.field.as_str() {
-            "node_count" => NODE_SECONDS * nodes_between(change),
-            _ => 10,
-        };
-        Some(Duration::from_secs(match op {
-            Op::Create => 150,
-            Op::Update => changes.iter().map(takes).sum(),
-            Op::Replace => 240,
-            Op::Delete => 60,
-            Op::Adopt => 5,
-        }))
+        TIMES.of(op, changes, 0)
     }
 
     async fn check(&self, mut desired: Props, observed: Option<&Observed>) -> Outcome<Props> {

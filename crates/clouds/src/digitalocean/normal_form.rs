@@ -49,7 +49,7 @@ pub fn token_tag(token: &str) -> String {
     format!("{TOKEN_TAG}{token}")
 }
 
-/// DigitalOcean keeps the case of whoever used a tag first.
+/// Ignores case: DigitalOcean keeps the spelling of a tag's first use.
 pub fn has_tag(tags: &[String], wanted: &str) -> bool {
     tags.iter().any(|tag| tag.eq_ignore_ascii_case(wanted))
 }
@@ -144,7 +144,7 @@ pub fn labels_to_send(desired: &Props) -> BTreeMap<String, String> {
     labels
 }
 
-/// DigitalOcean keeps the case of whoever used a tag first.
+/// Ignores case: DigitalOcean keeps the spelling of a tag's first use.
 pub fn same_tags(desired: &Value, observed: &Value) -> bool {
     let lower =
         |value: &Value| -> BTreeSet<String> { texts_of(value).iter().map(|tag| tag.to_ascii_lowercase()).collect() };

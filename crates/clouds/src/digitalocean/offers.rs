@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// How many near matches are shown.
 const SHOWN: usize = 5;
-/// A plan of many resources looks names up once; a name that is not there is looked up anew.
+/// How long looked-up names are reused, so that a plan of many resources lists them once. A name that is not found is looked up again.
 const NAMES_KEPT: Duration = Duration::from_secs(5);
 
 pub fn version(options: &Options, desired: &str, running: Option<&str>) -> Outcome<String> {
@@ -20,25 +20,24 @@ pub fn version(options: &Options, desired: &str, running: Option<&str>) -> Outco
 
 pub fn region(options: &Options, region: &str) -> Outcome<()> {
     let offered: Vec<&str> = options.regions.iter().map(|r| r.slug.as_str()).collect();
-    if offered.is_empty() || offered.contains(&region) {
-        return Ok(());
-    }
-    Err(Trouble::refused(format!("DigitalOcean has no Kubernetes in region `{region}`"))
-        .help(format!("the nearest that it offers: {}", nearest(region, &offered).join(", ")))
-        .help("see all:   doctl kubernetes options regions"))
+    one_of(&offered, region, "Kubernetes in region", "doctl kubernetes options regions")
 }
 
 pub fn size(options: &Options, size: &str) -> Outcome<()> {
     let offered: Vec<&str> = options.sizes.iter().map(|s| s.slug.as_str()).collect();
-    if offered.is_empty() || offered.contains(&size) {
-        return Ok(());
-    }
-    Err(Trouble::refused(format!("DigitalOcean has no nodes of size `{size}`"))
-        .help(format!("the nearest that it offers: {}", nearest(size, &offered).join(", ")))
-        .help("see all:   doctl kubernetes options sizes"))
+    one_of(&offered, size, "nodes of size", "doctl kubernetes options sizes")
 }
 
-/// What DigitalOcean takes as the name of a cluster or pool: told before anything is made.
+fn one_of(offered: &[&str], wanted: &str, what: &str, command: &str) -> Outcome<()> {
+    if offered.is_empty() || offered.contains(&wanted) {
+        return Ok(());
+    }
+    Err(Trouble::refused(format!("DigitalOcean has no {what} `{wanted}`"))
+        .help(format!("the nearest that it offers: {}", nearest(wanted, offered).join(", ")))
+        .help(format!("see all:   {command}")))
+}
+
+/// Checks the name of a cluster or pool against DigitalOcean's rules, before anything is made.
 pub fn name(what: &str, field: &str, name: &str) -> Outcome<()> {
     let edge = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     if name.chars().all(|c| edge(c) || c == '-') && name.starts_with(edge) && name.ends_with(edge) {

@@ -37,7 +37,7 @@ pub async fn one(client: &Client, kind: &str, id: &str) -> Outcome<Raised> {
     })
 }
 
-/// Default networks come with the account and are nobody's to declare.
+/// Everything of the account's own. Default networks are left out: DigitalOcean makes them.
 pub async fn all(client: &Client) -> Outcome<Vec<Raised>> {
     let mut raised: Vec<Raised> = client.vpcs().await?.iter().filter(|vpc| !vpc.default).cloned().map(vpc).collect();
     for found in client.clusters().await?.iter().filter(|cluster| cluster.status.state != "deleted") {

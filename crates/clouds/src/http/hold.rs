@@ -1,4 +1,4 @@
-//! One pause for all calls of an account: what a cloud asks of one call, it asks of everybody who has the same token.
+//! One pause for all calls of an account: when a cloud asks for a pause, it applies to every call with the same token.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -10,7 +10,7 @@ pub struct Hold {
 }
 
 impl Hold {
-    /// No call goes out for this long. A longer pause that was asked for before stays.
+    /// No call is sent for this long. A longer pause that is already in effect stays.
     pub fn ask(&self, pause: Duration) {
         let mut until = self.until.lock().unwrap_or_else(PoisonError::into_inner);
         *until = (*until).max(Instant::now().checked_add(pause));
@@ -22,8 +22,8 @@ impl Hold {
         until.map(|until| until.saturating_duration_since(Instant::now())).filter(|left| !left.is_zero())
     }
 
-    /// Waits until calls are welcome, also when the pause grows meanwhile. A pause that goes beyond `latest` is not waited
-    /// for: what is left of it is the error.
+    /// Waits until the pause is over, also when it is extended meanwhile. A pause that ends after `latest` is not waited
+    /// for: the error is the time left.
     pub async fn over(&self, latest: Instant) -> Result<(), Duration> {
         while let Some(left) = self.left() {
             if left > latest.saturating_duration_since(Instant::now()) {

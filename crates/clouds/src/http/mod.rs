@@ -53,7 +53,7 @@ const UNSAID_PAUSE: Duration = Duration::from_millis(500);
 pub struct Settings {
     /// Scheme and host, such as `https://api.civo.com`; a path in it is kept.
     pub base_url: String,
-    /// Someone else chose that address: nothing local is called by it.
+    /// The address was chosen by a user of a server: local addresses are refused.
     pub foreign: bool,
     /// Value of the `Authorization` header.
     pub authorization: SecretString,
@@ -249,7 +249,7 @@ impl Http {
             })?;
             Ok::<_, Trouble>((status, after, body))
         };
-        // Neither query nor headers nor bodies: those may hold what is nobody's business.
+        // Query, headers and bodies are left out: they may hold secrets.
         let span = tracing::info_span!("call", otel.kind = "client", cloud, %method, path, status = Empty);
         let answer = tokio::time::timeout(self.timeout, exchange).instrument(span.clone()).await;
         if let Ok(Ok((status, ..))) = &answer {
@@ -322,7 +322,7 @@ pub fn segment(text: &str) -> String {
     use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
     const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
     match text {
-        // A dot segment would be taken away by whoever normalises the path.
+        // Servers and proxies remove dot segments when they normalise a path.
         "." => "%2E".into(),
         ".." => "%2E%2E".into(),
         _ => utf8_percent_encode(text, KEPT).to_string(),

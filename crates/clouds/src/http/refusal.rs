@@ -1,4 +1,4 @@
-//! How a cloud says no, and what that means.
+//! A cloud's refusals: how each cloud writes them, and what they mean for the engine.
 
 use super::transport::lost_class;
 use berth_engine::handler::{Class, Trouble};

@@ -19,6 +19,18 @@ impl Dialect for Plain {
     }
 }
 
+fn settings(base_url: String) -> Settings {
+    Settings {
+        base_url,
+        foreign: false,
+        authorization: SecretString::from("bearer tok-secret".to_owned()),
+        requests_per_second: 1000.0,
+        burst: 100,
+        timeout: Duration::from_secs(5),
+        dialect: &Plain,
+    }
+}
+
 type Answer = (u16, &'static [(&'static str, &'static str)], Vec<u8>);
 
 /// Answers with these, one after the other, and then with the last again.
@@ -39,16 +51,7 @@ async fn serve(answers: Vec<Answer>) -> (Http, Arc<AtomicU64>) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base_url = format!("http://{}", listener.local_addr().unwrap());
     tokio::spawn(async move { axum::serve(listener, app).await });
-    let settings = Settings {
-        base_url,
-        foreign: false,
-        authorization: SecretString::from("bearer tok-secret".to_owned()),
-        requests_per_second: 1000.0,
-        burst: 100,
-        timeout: Duration::from_secs(5),
-        dialect: &Plain,
-    };
-    (Http::new(settings).unwrap(), seen)
+    (Http::new(settings(base_url)).unwrap(), seen)
 }
 
 #[tokio::test]
@@ -148,15 +151,7 @@ async fn a_create_that_may_have_taken_effect_is_told_from_one_that_surely_did_no
         assert_eq!(change.class, Class::Retry { after: None }, "{status}");
     }
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let settings = Settings {
-        base_url: format!("http://{}", listener.local_addr().unwrap()),
-        foreign: false,
-        authorization: SecretString::from("bearer tok-secret".to_owned()),
-        requests_per_second: 1000.0,
-        burst: 100,
-        timeout: Duration::from_secs(5),
-        dialect: &Plain,
-    };
+    let settings = settings(format!("http://{}", listener.local_addr().unwrap()));
     drop(listener);
     let never_sent = Http::new(settings).unwrap().change(Method::POST, "/v2/x", &[], None).await.unwrap_err();
     assert_eq!(never_sent.class, Class::Retry { after: None }, "{never_sent}");

@@ -262,7 +262,7 @@ impl Kube {
     }
 }
 
-/// Sends one request, and says so to whoever follows every request.
+/// Sends one request and logs it.
 async fn ask(method: &Method, path: &str, request: reqwest::RequestBuilder) -> reqwest::Result<reqwest::Response> {
     let started = Instant::now();
     let answer = request.send().await;

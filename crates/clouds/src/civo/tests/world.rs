@@ -1,11 +1,11 @@
 //! A sandbox with a connection to it, driven as the engine drives handlers: one look and one change at a time.
 
 use super::lower::{lowered, manifest};
-use crate::{Credentials, connect};
+use crate::simulated;
 use berth_engine::diff;
 use berth_engine::handler::{Handler, Outcome, Provider};
 use berth_engine::unit::{Observed, Phase, Props, Readiness, Unit};
-use berth_sandbox::{Config, Sandbox, Speed};
+use berth_sandbox::{Sandbox, Speed};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -33,16 +33,12 @@ impl World {
     }
 
     pub async fn at(speed: Speed) -> Self {
-        let sandbox = Sandbox::start(Config { speed, ..Config::default() }).await.unwrap();
-        let mut credentials = Credentials::new("civo", "any-token");
-        credentials.api_url = Some(sandbox.url(berth_sandbox::civo::NAME));
-        let cloud = connect(&credentials).unwrap();
+        let (sandbox, cloud) = simulated::start(berth_sandbox::civo::NAME, speed).await;
         Self { sandbox, cloud }
     }
 
     pub fn fail(&self, rule: &str) {
-        let rules = if rule.is_empty() { vec![] } else { vec![rule.parse().unwrap()] };
-        self.sandbox.world().faults().replace(rules);
+        simulated::fail(&self.sandbox, rule);
     }
 
     pub fn handler(&self, unit_type: &str) -> &dyn Handler {

@@ -1,7 +1,6 @@
 //! `DigitalOceanKubernetesCluster` → one cluster with its default pool.
 
-use super::reference;
-use crate::bounds::bounds;
+use super::{counts, reference};
 use crate::digitalocean::CLUSTER;
 use crate::digitalocean::default_pool::default_pool_name;
 use crate::digitalocean::normal_form::{OWN_TAGS, addresses, desired_tags, window_of_text};
@@ -39,14 +38,8 @@ pub fn lower(input: &LowerInput<'_>) -> Result<Lowered, Trouble> {
 
     put("default_node_pool.name", json!(default_pool_name(&spec.cluster_name)));
     put("default_node_pool.size", json!(pool.size));
-    put("default_node_pool.auto_scale", json!(pool.auto_scale));
-    if pool.auto_scale {
-        let bounds = bounds(pool.node_count, pool.min_nodes, pool.max_nodes)?;
-        put("default_node_pool.initial_node_count", json!(bounds.first));
-        put("default_node_pool.min_nodes", json!(bounds.min));
-        put("default_node_pool.max_nodes", json!(bounds.max));
-    } else {
-        put("default_node_pool.node_count", json!(pool.node_count));
+    for (name, value) in counts(pool.auto_scale, pool.node_count, pool.min_nodes, pool.max_nodes)? {
+        put(&format!("default_node_pool.{name}"), value);
     }
 
     let (tags, own) = desired_tags(&own_labels(input), &spec.tags);

@@ -1,7 +1,6 @@
 //! `DigitalOceanKubernetesNodePool` → one pool in a cluster that is there already.
 
-use super::reference;
-use crate::bounds::bounds;
+use super::{counts, reference};
 use crate::digitalocean::POOL;
 use crate::digitalocean::normal_form::{OWN_LABELS, desired_labels, taints};
 use crate::{decode_spec, own_labels, ready_gate};
@@ -19,14 +18,8 @@ pub fn lower(input: &LowerInput<'_>) -> Result<Lowered, Trouble> {
     put("node_pool_name", json!(spec.node_pool_name));
     put("cluster", reference(input, "cluster", "cluster_id", spec.cluster.as_ref()));
     put("size", json!(spec.size));
-    put("auto_scale", json!(spec.auto_scale));
-    if spec.auto_scale {
-        let bounds = bounds(spec.node_count, spec.min_nodes, spec.max_nodes)?;
-        put("initial_node_count", json!(bounds.first));
-        put("min_nodes", json!(bounds.min));
-        put("max_nodes", json!(bounds.max));
-    } else {
-        put("node_count", json!(spec.node_count));
+    for (name, value) in counts(spec.auto_scale, spec.node_count, spec.min_nodes, spec.max_nodes)? {
+        put(name, value);
     }
     let (labels, own) = desired_labels(&own_labels(input), &spec.labels);
     put("labels", labels);

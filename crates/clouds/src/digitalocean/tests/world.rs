@@ -1,11 +1,11 @@
 //! A sandbox with a connection to it, driven as the engine drives handlers: one look and one change at a time.
 
 use super::lower::Given;
-use crate::{Credentials, connect};
+use crate::simulated;
 use berth_engine::diff;
 use berth_engine::handler::{Handler, Provider, Trouble};
 use berth_engine::unit::{Observed, Phase, Props, Readiness};
-use berth_sandbox::{Config, Sandbox, Speed};
+use berth_sandbox::{Sandbox, Speed};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,16 +24,12 @@ pub struct World {
 
 impl World {
     pub async fn new() -> Self {
-        let sandbox = Sandbox::start(Config { speed: Speed::Times(20_000.0), ..Config::default() }).await.unwrap();
-        let mut credentials = Credentials::new("digitalocean", "any-token");
-        credentials.api_url = Some(sandbox.url(berth_sandbox::digitalocean::NAME));
-        let cloud = connect(&credentials).unwrap();
+        let (sandbox, cloud) = simulated::start(berth_sandbox::digitalocean::NAME, Speed::Times(20_000.0)).await;
         Self { sandbox, cloud }
     }
 
     pub fn fail(&self, rule: &str) {
-        let rules = if rule.is_empty() { vec![] } else { vec![rule.parse().unwrap()] };
-        self.sandbox.world().faults().replace(rules);
+        simulated::fail(&self.sandbox, rule);
     }
 
     pub fn handler(&self, unit_type: &str) -> &dyn Handler {
