@@ -1,4 +1,22 @@
 //! One folder for each cloud: client, unit handlers, lowering, import.
+//!
+//! Every cloud's folder has the same files:
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `mod.rs` | the descriptor, and the provider that gives out handlers and lists |
+//! | `api.rs`, `wire.rs` | one method for each call of the cloud's API; requests and answers |
+//! | `client.rs` | what the handlers share: calls, lists that are read together, offers |
+//! | `errors.rs` | what the cloud's refusals mean, and the advice for them |
+//! | `lower/` | one file for each kind: from a resource to its units. Pure |
+//! | `vpc.rs`, `cluster.rs`, `node_pool.rs` | one handler for each type of unit |
+//! | `default_pool.rs` | how the default pool of a cluster gets another size. Pure |
+//! | `normal_form.rs` | desired and observed properties in one form, so that they can be compared. Pure |
+//! | `versions.rs`, `offers.rs` | Kubernetes versions; what the cloud offers |
+//! | `kube_api.rs` | what is asked of a cluster's own API |
+//! | `raise.rs` | import: from objects to manifests |
+//!
+//! What only one cloud has is in a file of its own there, such as firewalls and the autoscaler of Civo.
 
 pub mod accounts;
 pub mod address;
