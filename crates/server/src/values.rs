@@ -32,15 +32,19 @@ pub fn from_struct(fields: &Struct) -> Map<String, Value> {
     fields.fields.iter().map(|(name, value)| (name.clone(), from_value(value))).collect()
 }
 
-/// Whole numbers come back whole: protobuf's JSON knows doubles alone.
+/// A double as the whole number that it was written as; `None` for a fraction. Protobuf's JSON knows doubles alone.
+pub fn whole(number: f64) -> Option<i64> {
+    (number.fract() == 0.0 && number.abs() <= WHOLE_MAX).then_some(number as i64)
+}
+
 pub fn from_value(value: &prost_types::Value) -> Value {
     match &value.kind {
         None | Some(Kind::NullValue(_)) => Value::Null,
         Some(Kind::BoolValue(value)) => Value::Bool(*value),
-        Some(Kind::NumberValue(number)) if number.fract() == 0.0 && number.abs() <= WHOLE_MAX => {
-            Value::Number(Number::from(*number as i64))
-        }
-        Some(Kind::NumberValue(number)) => Number::from_f64(*number).map_or(Value::Null, Value::Number),
+        Some(Kind::NumberValue(number)) => match whole(*number) {
+            Some(whole) => Value::Number(whole.into()),
+            None => Number::from_f64(*number).map_or(Value::Null, Value::Number),
+        },
         Some(Kind::StringValue(text)) => Value::String(text.clone()),
         Some(Kind::ListValue(list)) => Value::Array(list.values.iter().map(from_value).collect()),
         Some(Kind::StructValue(fields)) => Value::Object(from_struct(fields)),

@@ -6,6 +6,13 @@ use berth_model::ResourceId;
 
 /// Bytes of a kind, name, org or env that a caller gives.
 const NAME_BYTES_MAX: usize = 256;
+/// Characters of a caller's text that an error repeats.
+const SHOWN_MAX: usize = 80;
+
+/// A caller's text in an error: cut short, and without control characters.
+pub fn shown(text: &str) -> String {
+    text.chars().take(SHOWN_MAX).map(|c| if c.is_control() { '?' } else { c }).collect()
+}
 
 /// The identity that a caller gave. The case of the kind does not matter.
 pub fn parse_id(kind: String, name: String, org: String, env: String) -> Result<ResourceId, Fault> {

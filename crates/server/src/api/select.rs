@@ -1,6 +1,6 @@
 //! Selectors as people know them from Kubernetes.
 
-use super::arguments::{check_text, invalid_argument};
+use super::arguments::{check_text, invalid_argument, shown};
 use crate::fault::Fault;
 use berth_store::{FieldTerm, LabelTerm};
 
@@ -86,10 +86,6 @@ fn checked(field: &str, name: &str) -> Result<(), Fault> {
         return Err(invalid_argument(field, &format!("`{}` is not a label's name", shown(name))));
     }
     Ok(())
-}
-
-fn shown(text: &str) -> String {
-    text.chars().take(60).map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 #[cfg(test)]

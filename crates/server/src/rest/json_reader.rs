@@ -1,6 +1,7 @@
 //! JSON to protobuf, straight: no message in between. What does not fit is refused with its place.
 
 use super::message_shapes::{Arity, Field, FieldType, MessageShape, MessageShapes};
+use crate::api::arguments::shown;
 use prost::encoding::{WireType, encode_key, encode_varint};
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Unexpected, Visitor};
 use std::cell::RefCell;
@@ -95,11 +96,6 @@ const I64: &str = "a whole number of 64 bits";
 /// As JSON writes it: `+1` and `007` are not numbers there.
 fn plain<T: std::str::FromStr + fmt::Display>(text: &str) -> Option<T> {
     text.parse().ok().filter(|number: &T| number.to_string() == text)
-}
-
-/// What a caller gave, cut short and without control characters.
-pub fn shown(text: &str) -> String {
-    text.chars().take(80).map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 fn varint(number: u32, value: u64, out: &mut Vec<u8>) {

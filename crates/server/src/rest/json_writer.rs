@@ -2,6 +2,7 @@
 //! guess; only messages and optional fields that are not set are left out.
 
 use super::message_shapes::{Arity, Field, FieldType, MessageShapes};
+use crate::values::whole;
 use bytes::Buf;
 use prost::encoding::{WireType, decode_key, decode_varint};
 
@@ -194,13 +195,10 @@ fn any(wire: &[u8], out: &mut Vec<u8>, depth: usize) -> Result<(), Unreadable> {
     Ok(())
 }
 
-/// Whole numbers as people write them: protobuf keeps all of them as floating point.
 fn number_text(number: f64, out: &mut Vec<u8>) {
-    const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
-    let text = if number.fract() == 0.0 && number.abs() <= WHOLE_MAX {
-        (number as i64).to_string()
-    } else {
-        serde_json::Number::from_f64(number).map_or("null".to_owned(), |number| number.to_string())
+    let text = match whole(number) {
+        Some(whole) => whole.to_string(),
+        None => serde_json::Number::from_f64(number).map_or("null".to_owned(), |number| number.to_string()),
     };
     out.extend_from_slice(text.as_bytes());
 }

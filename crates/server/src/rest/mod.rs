@@ -10,7 +10,7 @@ mod sse;
 
 use crate::access::Authenticator;
 use crate::access::layer::admit;
-use crate::api::arguments::invalid_argument;
+use crate::api::arguments::{invalid_argument, shown};
 use crate::api::methods::{Method, Segment, methods};
 use crate::fault::{Code, Fault};
 use crate::limits::{ANSWER_BYTES_MAX, BODY_BYTES_MAX, PUBLIC_BYTES_MAX};
@@ -147,7 +147,7 @@ impl Gateway {
 
     fn no_route(&self, found: &[&Route], parts: &Parts, instance: &str) -> Response<Body> {
         if found.is_empty() {
-            let fault = Fault::new(Code::NotFound, format!("there is nothing at {}", json_reader::shown(instance)))
+            let fault = Fault::new(Code::NotFound, format!("there is nothing at {}", shown(instance)))
                 .help("what there is:   GET /openapi.json");
             return self.problem(&fault, instance);
         }
@@ -156,7 +156,7 @@ impl Gateway {
             allowed.push("HEAD");
         }
         let allowed = allowed.join(", ");
-        let detail = format!("{} takes {allowed}, not {}", json_reader::shown(instance), parts.method);
+        let detail = format!("{} takes {allowed}, not {}", shown(instance), parts.method);
         let mut response = problem::http_only(HttpOnly::MethodNotAllowed, &detail, instance);
         if let Ok(allowed) = HeaderValue::from_str(&allowed) {
             response.headers_mut().insert(header::ALLOW, allowed);
@@ -295,7 +295,7 @@ impl Gateway {
                     Some(near) => format!("unknown name in the query; did you mean `{near}`?"),
                     None => "unknown name in the query".to_owned(),
                 };
-                return Err(invalid_argument(&json_reader::shown(&name), &why).into());
+                return Err(invalid_argument(&shown(&name), &why).into());
             };
             if route.in_path.contains(&position) {
                 return Err(invalid_argument(&name, "it is given in the path, and cannot be given again").into());
