@@ -156,5 +156,14 @@ pub struct MovedUnit {
     pub becomes: String,
 }
 
-/// Asks whether objects may be moved to the account that the credentials belong to.
-pub type AskMove<'a> = dyn Fn(&Identity, &[MovedUnit]) -> Result<bool, Failure> + 'a;
+/// An account whose objects are to belong to the account of the credentials in use.
+pub struct MoveJob<'a> {
+    pub account: &'a str,
+    /// Forget the objects that are not found.
+    pub forget_missing: bool,
+    /// Is shown what would be done, and answers whether to do it.
+    pub ask: &'a dyn Fn(&Identity, &[MovedUnit]) -> Result<bool, Failure>,
+}
+
+/// The account that objects were moved to, and these; `None` where that was not allowed.
+pub type Moved = Option<(Identity, Vec<MovedUnit>)>;

@@ -7,8 +7,8 @@ pub mod lookup;
 pub mod refreshed;
 
 pub use jobs::{
-    ApplySource, AskMove, ChangeOptions, DriftCheck, Ended, ImportJob, Imported, Judgement, MovedUnit, PlanOptions,
-    Proposal, SavedFile, Selection,
+    ApplySource, ChangeOptions, DriftCheck, Ended, ImportJob, Imported, Judgement, MoveJob, Moved, MovedUnit,
+    PlanOptions, Proposal, SavedFile, Selection,
 };
 
 use crate::args::{Address, Which, WorkspaceArgs};
@@ -21,7 +21,7 @@ use crate::view::output::Format;
 use accept::Accepted;
 use async_trait::async_trait;
 use berth_engine::Known;
-use berth_engine::unit::{Identity, UnitState};
+use berth_engine::unit::UnitState;
 use berth_model::ResourceId;
 use berth_store::{Filter, HistoryLine, StoredResource};
 use refreshed::Refreshed;
@@ -49,6 +49,9 @@ pub trait Backend {
     /// The same, but waits until `until` for another command that has the right.
     async fn begin_when_free(&self, command: &str, until: Instant) -> Result<(), Failure>;
 
+    /// Waits until these resources are ready, or gone; the embedded engine does the rest of the work, a server does it by itself.
+    async fn wait(&self, pending: Vec<StoredResource>, gone: bool, timeout: Duration, format: Format) -> CommandResult;
+
     /// Everything that is known of all resources.
     async fn known(&self) -> Result<Known, Failure>;
 
@@ -75,22 +78,13 @@ pub trait Backend {
     /// Deletes these resources of those that are `known`.
     async fn delete(&self, known: Known, ids: Vec<ResourceId>, options: &ChangeOptions<'_>) -> Result<Ended, Failure>;
 
-    /// Waits until these resources are ready, or gone; the embedded engine does the rest of the work, a server does it by itself.
-    async fn wait(&self, pending: Vec<StoredResource>, gone: bool, timeout: Duration, format: Format) -> CommandResult;
-
     async fn import(&self, job: &ImportJob<'_>) -> Result<Imported, Failure>;
-
-    /// Moves the objects of an account to the one that the credentials belong to. Answers what was moved; `None` where `ask`, which is
-    /// told what would be, says no.
-    async fn move_account(
-        &self,
-        account: &str,
-        forget_missing: bool,
-        ask: &AskMove<'_>,
-    ) -> Result<Option<(Identity, Vec<MovedUnit>)>, Failure>;
 
     /// Secret outputs in the clear.
     async fn secrets(&self, stored: &StoredResource) -> Result<BTreeMap<String, SecretString>, Failure>;
+
+    /// Moves the objects of an account to the one that the credentials belong to, if `job.ask` allows it.
+    async fn move_account(&self, job: &MoveJob<'_>) -> Result<Moved, Failure>;
 
     /// The decoded kubeconfig of a cluster that has one. `output` is the secret output that holds it.
     async fn kubeconfig(&self, stored: &StoredResource, output: &str) -> Result<SecretString, Failure>;

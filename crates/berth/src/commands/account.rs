@@ -1,7 +1,7 @@
 //! `berth account move`: what is managed belongs to another cloud account from now on.
 
 use crate::args::WorkspaceArgs;
-use crate::backend::{Access, MovedUnit, with_backend};
+use crate::backend::{Access, MoveJob, MovedUnit, with_backend};
 use crate::failure::{CommandResult, Exit, Failure};
 use crate::view::confirm::proceed;
 use crate::view::diagnostics::count;
@@ -53,7 +53,8 @@ pub fn run(args: Args) -> CommandResult {
     let Command::Move(args) = args.command;
     with_backend(&args.workspace, Access::Clouds, async |backend| {
         let ask = |who: &Identity, moved: &[MovedUnit]| show_and_ask(&args, who, moved);
-        match backend.move_account(&args.account, args.forget_missing, &ask).await? {
+        let job = MoveJob { account: &args.account, forget_missing: args.forget_missing, ask: &ask };
+        match backend.move_account(&job).await? {
             Some((who, moved)) => told(&who, &moved),
             None => Ok(Exit::Done),
         }

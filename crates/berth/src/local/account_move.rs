@@ -1,24 +1,20 @@
 //! Objects moved to another account by the embedded engine.
 
 use super::workspace::Workspace;
-use crate::backend::{AskMove, MovedUnit};
+use crate::backend::{MoveJob, Moved, MovedUnit};
 use crate::failure::Failure;
 use berth_engine::ResourceState;
 use berth_engine::handler::Catalog;
 use berth_engine::observe;
 use berth_engine::record::{RecordError, Recorder, Status};
-use berth_engine::unit::{Identity, UnitState};
+use berth_engine::unit::UnitState;
 use std::collections::BTreeSet;
 
 /// What a resource says whose objects were forgotten.
 const NOT_APPLIED: &str = "moved to another account, and not applied there yet";
 
-pub async fn move_account(
-    workspace: &Workspace,
-    account: &str,
-    forget_missing: bool,
-    ask: &AskMove<'_>,
-) -> Result<Option<(Identity, Vec<MovedUnit>)>, Failure> {
+pub async fn move_account(workspace: &Workspace, job: &MoveJob<'_>) -> Result<Moved, Failure> {
+    let account = job.account;
     let run = workspace.begin("account move").await?;
     let known = workspace.known_units(None).await?;
     let all: Vec<UnitState> = known.units.into_values().flatten().filter(|unit| unit.account == account).collect();
@@ -36,7 +32,7 @@ pub async fn move_account(
     for (unit, seen) in units.iter().zip(looked.seen) {
         let becomes = match seen?.is_some() {
             true => "moved",
-            false if forget_missing => "forgotten",
+            false if job.forget_missing => "forgotten",
             false => "missing",
         };
         moved.push(MovedUnit {
@@ -47,7 +43,7 @@ pub async fn move_account(
             becomes: becomes.into(),
         });
     }
-    if !ask(&who, &moved)? {
+    if !(job.ask)(&who, &moved)? {
         return Ok(None);
     }
     let failed = |error: RecordError| Failure::new(error.to_string());

@@ -6,15 +6,15 @@ use crate::args::Address;
 use crate::backend::accept::Accepted;
 use crate::backend::refreshed::Refreshed;
 use crate::backend::{
-    ApplySource, AskMove, Backend, ChangeOptions, DriftCheck, Ended, ImportJob, Imported, MovedUnit, PlanOptions,
-    Proposal, Selection,
+    ApplySource, Backend, ChangeOptions, DriftCheck, Ended, ImportJob, Imported, MoveJob, Moved, PlanOptions, Proposal,
+    Selection,
 };
 use crate::failure::{CommandResult, Exit, Failure};
 use crate::local::manifests::Loaded;
 use crate::view::output::Format;
 use async_trait::async_trait;
 use berth_engine::Known;
-use berth_engine::unit::{Identity, UnitState};
+use berth_engine::unit::UnitState;
 use berth_model::ResourceId;
 use berth_store::{Entries, Filter, HistoryChange, HistoryLine, StoredResource};
 use secrecy::SecretString;
@@ -66,6 +66,10 @@ impl Backend for Workspace {
         wait::begin_when_free(self, command, until).await
     }
 
+    async fn wait(&self, pending: Vec<StoredResource>, gone: bool, timeout: Duration, format: Format) -> CommandResult {
+        wait::wait(self, pending, gone, timeout, format).await
+    }
+
     async fn known(&self) -> Result<Known, Failure> {
         self.known_all().await
     }
@@ -104,25 +108,16 @@ impl Backend for Workspace {
         delete::delete(self, known, ids, options).await
     }
 
-    async fn wait(&self, pending: Vec<StoredResource>, gone: bool, timeout: Duration, format: Format) -> CommandResult {
-        wait::wait(self, pending, gone, timeout, format).await
-    }
-
     async fn import(&self, job: &ImportJob<'_>) -> Result<Imported, Failure> {
         import::import(self, job).await
     }
 
-    async fn move_account(
-        &self,
-        account: &str,
-        forget_missing: bool,
-        ask: &AskMove<'_>,
-    ) -> Result<Option<(Identity, Vec<MovedUnit>)>, Failure> {
-        account_move::move_account(self, account, forget_missing, ask).await
-    }
-
     async fn secrets(&self, stored: &StoredResource) -> Result<BTreeMap<String, SecretString>, Failure> {
         Ok(self.store.status_secrets(&stored.id).await?)
+    }
+
+    async fn move_account(&self, job: &MoveJob<'_>) -> Result<Moved, Failure> {
+        account_move::move_account(self, job).await
     }
 
     async fn kubeconfig(&self, stored: &StoredResource, output: &str) -> Result<SecretString, Failure> {

@@ -1,19 +1,14 @@
 //! Objects moved to another account by a server, whose workers look for them.
 
 use super::{CLOUDS_WITHIN, Remote, messages};
-use crate::backend::{AskMove, MovedUnit};
+use crate::backend::{MoveJob, Moved, MovedUnit};
 use crate::failure::Failure;
 use berth_engine::unit::Identity;
 use berth_server::pb;
 
-pub async fn move_account(
-    remote: &Remote,
-    account: &str,
-    forget_missing: bool,
-    ask: &AskMove<'_>,
-) -> Result<Option<(Identity, Vec<MovedUnit>)>, Failure> {
+pub async fn move_account(remote: &Remote, job: &MoveJob<'_>) -> Result<Moved, Failure> {
     let request = |dry_run| {
-        let account = account.to_owned();
+        let (account, forget_missing) = (job.account.to_owned(), job.forget_missing);
         let mut request = tonic::Request::new(pb::MoveAccountRequest { account, forget_missing, dry_run });
         request.set_timeout(CLOUDS_WITHIN);
         let mut resources = remote.client.resources();
@@ -28,7 +23,7 @@ pub async fn move_account(
         Ok::<_, Failure>((who, answer.units.iter().map(moved).collect::<Vec<_>>()))
     };
     let (who, would) = read(&request(true).await?)?;
-    if !ask(&who, &would)? {
+    if !(job.ask)(&who, &would)? {
         return Ok(None);
     }
     let answer = request(false).await?;

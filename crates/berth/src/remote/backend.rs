@@ -6,15 +6,15 @@ use crate::args::Address;
 use crate::backend::accept::Accepted;
 use crate::backend::refreshed::Refreshed;
 use crate::backend::{
-    ApplySource, AskMove, Backend, ChangeOptions, DriftCheck, Ended, ImportJob, Imported, MovedUnit, PlanOptions,
-    Proposal, Selection,
+    ApplySource, Backend, ChangeOptions, DriftCheck, Ended, ImportJob, Imported, MoveJob, Moved, PlanOptions, Proposal,
+    Selection,
 };
 use crate::failure::{CommandResult, Exit, Failure};
 use crate::local::manifests::Loaded;
 use crate::view::output::Format;
 use async_trait::async_trait;
 use berth_engine::Known;
-use berth_engine::unit::{Identity, UnitState};
+use berth_engine::unit::UnitState;
 use berth_model::ResourceId;
 use berth_server::pb;
 use berth_store::{Filter, HistoryLine, StoredResource};
@@ -86,6 +86,10 @@ impl Backend for Remote {
         Ok(())
     }
 
+    async fn wait(&self, pending: Vec<StoredResource>, gone: bool, timeout: Duration, format: Format) -> CommandResult {
+        wait::wait(self, pending, gone, timeout, format).await
+    }
+
     async fn known(&self) -> Result<Known, Failure> {
         let mut known = Known::default();
         for stored in Remote::resources(self, &Filter::default()).await? {
@@ -128,25 +132,16 @@ impl Backend for Remote {
         delete::delete(self, ids, options).await
     }
 
-    async fn wait(&self, pending: Vec<StoredResource>, gone: bool, timeout: Duration, format: Format) -> CommandResult {
-        wait::wait(self, pending, gone, timeout, format).await
-    }
-
     async fn import(&self, job: &ImportJob<'_>) -> Result<Imported, Failure> {
         import::import(self, job).await
     }
 
-    async fn move_account(
-        &self,
-        account: &str,
-        forget_missing: bool,
-        ask: &AskMove<'_>,
-    ) -> Result<Option<(Identity, Vec<MovedUnit>)>, Failure> {
-        account_move::move_account(self, account, forget_missing, ask).await
-    }
-
     async fn secrets(&self, stored: &StoredResource) -> Result<BTreeMap<String, SecretString>, Failure> {
         self.secret_outputs(&stored.id, stored.secret_names.clone()).await
+    }
+
+    async fn move_account(&self, job: &MoveJob<'_>) -> Result<Moved, Failure> {
+        account_move::move_account(self, job).await
     }
 
     /// A server asks the cloud itself, where kubeconfigs are issued for a limited time.
