@@ -1,4 +1,4 @@
-//! Whose address a caller has: that of the connection, or the one that a trusted proxy says.
+//! The address of a caller: that of the connection, or the one that a trusted proxy reports.
 
 use axum::http::HeaderMap;
 use std::io;

@@ -1,4 +1,4 @@
-//! The way to a server: for the command line and for workers.
+//! The client of a server, for the command line and for workers.
 
 use crate::fault::{Code, Fault};
 use crate::pb::access_client::AccessClient;

@@ -1,4 +1,4 @@
-//! Everything that a task needs, as one value that travels: a worker has no database and asks for nothing more.
+//! All input of a task, as one value that is sent to the worker: a worker has no database and asks for nothing more.
 //!
 //! Credentials travel apart from it, sealed for the one worker and the one task.
 

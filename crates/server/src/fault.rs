@@ -1,4 +1,4 @@
-//! Why a call was not answered as asked. One type for gRPC and REST: each shows it in its own form.
+//! The error of a call. gRPC and REST share the type; each shows it in its own form.
 
 use crate::pb;
 use berth_engine::handler::Trouble;

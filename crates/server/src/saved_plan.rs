@@ -1,5 +1,5 @@
-//! Plans that are kept in files between the look and the deed. Each leaves with an authentication code of the server's state, and is
-//! taken back only as it left: a file lies where others can write.
+//! Plans that are saved in files before they are applied. Each carries an authentication code made with a key of the server's state,
+//! and is accepted only unchanged: others may be able to write the file.
 
 use crate::fault::{Code, Fault};
 use crate::pb;

@@ -1,4 +1,4 @@
-//! From nothing to a server that answers: folder, database, key, certificate, first token, services, controller, worker.
+//! Starts a server: folder, database, key, certificate, first token, services, controller, worker.
 
 use crate::access::head_sinks::HeadSinks;
 use crate::access::oidc::{Oidc, OidcConfig, OidcError};

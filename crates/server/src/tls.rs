@@ -1,5 +1,5 @@
-//! TLS, always. Where no certificate is given, the server makes a small authority of its own, once, and a certificate of it
-//! at every start. Both kinds are taken up anew while the server runs: a certificate never ends a server's life.
+//! TLS, always. If no certificate is given, the server creates a small certificate authority once, and a certificate of it at every
+//! start. Both kinds are reloaded while the server runs, so that an expired certificate needs no restart.
 
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,

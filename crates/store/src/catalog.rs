@@ -1,5 +1,4 @@
-//! The tables and columns that a database really has, by its own word: a table that someone adds tomorrow is in tomorrow's
-//! backups without anybody thinking of it.
+//! The tables and columns of a database, read from the database itself: a new table is part of backups without any further change.
 
 use crate::db::{Connection, Row};
 use crate::error::StoreError;

@@ -1,5 +1,5 @@
-//! SQLite and PostgreSQL behind one small face: statements with their parameters, rows, connections, a pool of readers. What
-//! is above this file does not know which of the two it writes to.
+//! SQLite and PostgreSQL behind one interface: statements with their parameters, rows, connections, a pool of readers. The code above
+//! this file does not know which of the two it uses.
 
 use crate::error::StoreError;
 use crate::files;

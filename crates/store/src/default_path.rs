@@ -1,4 +1,4 @@
-//! Where the state lies when nobody says.
+//! The default path of the state.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

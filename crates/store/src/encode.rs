@@ -1,4 +1,4 @@
-//! From what callers hand in to what is written: encoded, checked for size, secrets sealed. Runs and servers share it.
+//! Encodes the input of callers for the database: sizes are checked and secrets are sealed. Runs and servers share it.
 
 use crate::error::StoreError;
 use crate::row_writes::{ResourceRow, RowWrite, StatusRow, UnitAfter, UnitRow};

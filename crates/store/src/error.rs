@@ -1,4 +1,4 @@
-//! What can go wrong with the state, each with its place; the cure is kept apart in [`StoreError::help`].
+//! Errors of the state; what to do about them is in [`StoreError::help`].
 
 use crate::location::{Kind, Location};
 use crate::lock::Holder;

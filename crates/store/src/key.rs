@@ -1,6 +1,6 @@
 //! Where the key ring comes from: `BERTH_KEY`, the command in `BERTH_KEY_COMMAND`, the file in `BERTH_KEY_FILE`, or a file in
-//! the user's data folder that is made at first use. Never beside an embedded state: whoever copies the state's folder
-//! must not get the key with it.
+//! the user's data folder that is made at first use. Never beside an embedded state: a copy of the state's folder must not
+//! contain the key.
 
 use crate::default_path::data_folder;
 use crate::error::StoreError;

@@ -1,4 +1,4 @@
-//! Where a state lies: a file of SQLite's, or a database of a PostgreSQL server's.
+//! The location of a state: a SQLite file, or a database on a PostgreSQL server.
 
 use crate::error::StoreError;
 use sqlx::ConnectOptions;

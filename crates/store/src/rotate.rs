@@ -1,5 +1,5 @@
 //! Rotation: every data key is wrapped anew with the ring's first key, while servers run and write. Nothing needs to be
-//! remembered between batches, since a text tells which key it is sealed with: whoever is killed starts again and finds only
+//! remembered between batches, since a text names the key it is sealed with: a process that was killed starts again and finds only
 //! what is left.
 
 use crate::db::{Connection, Query};

@@ -1,4 +1,4 @@
-//! What the state gives back, and how rows become it.
+//! The types that reads of the state return, and how they are made from rows.
 
 use crate::db::Row;
 use crate::error::StoreError;

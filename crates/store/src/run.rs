@@ -1,4 +1,4 @@
-//! The exclusive right to write, as converge uses it.
+//! A run: the exclusive right to write, and the recorder that converge uses.
 
 use crate::db::{Connection, Query};
 use crate::encode::{Encoder, too_large};

@@ -1,4 +1,4 @@
-//! Where a sealed text stands: it opens there, and nowhere else.
+//! The place of a sealed text, which is part of its encryption: the text opens only there.
 
 use crate::error::StoreError;
 use crate::seal::random;

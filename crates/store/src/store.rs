@@ -1,4 +1,4 @@
-//! The state, opened: everything that reads.
+//! An open state, and everything that reads from it.
 
 use crate::db::{self, Connection, Multi, OF_COLUMNS, OfRow, Pool, Query, Row};
 use crate::error::StoreError;

@@ -1,4 +1,4 @@
-//! Finding the key ring and proving that it is the state's.
+//! Finds the key ring and checks that it belongs to the state.
 
 use crate::db::{Connection, Query};
 use crate::error::StoreError;

@@ -1,5 +1,5 @@
-//! Whose token it is. Valid tokens are remembered for a moment, so that a busy caller does not cost a read of the database
-//! for each call, and so briefly that a revocation holds on every server almost at once.
+//! Authenticates callers by their token. Valid tokens are cached briefly: a busy caller does not cost a database read for each call,
+//! and a revocation still takes effect on every server within a second.
 
 use super::attempts::{Attempts, Failed};
 use super::live_tokens::LiveTokens;

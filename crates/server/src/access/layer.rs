@@ -1,5 +1,4 @@
-//! What every call goes through before its method, whether it came by gRPC or by REST: who calls, whether the role
-//! suffices, and what lands in the audit log.
+//! The layer in front of every method, for gRPC and REST alike: authentication, the check of the role, and the audit log.
 
 use super::audit::{Call, is_one_message};
 use super::authenticate::Authenticator;

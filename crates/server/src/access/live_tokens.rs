@@ -1,5 +1,5 @@
-//! The hashes of all tokens that hold. Whoever makes tokens up is told from whoever has one without asking the database, so
-//! that no number of bad tokens costs more than a look now and then, and no good one is ever refused for them.
+//! The hashes of all valid tokens, in memory. Calls with an invented token are refused without a database read, so that any number of
+//! them costs only an occasional refresh, and a valid token is never refused because of them.
 
 use crate::metrics::Metrics;
 use berth_store::{Control, LIST_MAX, StoreError};

@@ -1,4 +1,4 @@
-//! Tokens: 256 random bits. Only their hash is kept, so that a database's reader cannot call.
+//! Tokens: 256 random bits. Only a hash is stored, so that read access to the database gives no access to the API.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

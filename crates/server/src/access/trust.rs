@@ -1,4 +1,4 @@
-//! Trust by fingerprint: what a server shows is compared with what its user was told, and kept from then on.
+//! Trust by fingerprint: the server's certificate is compared with the fingerprint that the user was given, and pinned from then on.
 
 use crate::client::{ExpectedCertificate, Pinned, fingerprint};
 use crate::fault::{Code, Fault};

@@ -1,4 +1,4 @@
-//! Where every request comes in: gRPC and REST by the same port, within the limits, counted, and traced.
+//! The entry point of every request: gRPC and REST on one port, with limits, metrics and traces.
 
 use crate::api::ServerState;
 use crate::api::methods::{Access, Method, methods};

@@ -1,4 +1,4 @@
-//! JSON to protobuf, straight: no message in between. What does not fit is refused with its place.
+//! Decodes JSON directly into protobuf's wire format. JSON that does not fit the message is refused with its path and position.
 
 use super::message_shapes::{Arity, Field, FieldType, MessageShape, MessageShapes};
 use crate::api::arguments::shown;

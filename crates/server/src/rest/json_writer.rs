@@ -1,5 +1,5 @@
-//! Protobuf to JSON, straight: no message in between. Every field is there, also when it is empty, so that readers need not
-//! guess; only messages and optional fields that are not set are left out.
+//! Encodes protobuf's wire format directly as JSON. Every field is written, also when it is empty, so that readers need not guess;
+//! only messages and optional fields that are not set are left out.
 
 use super::message_shapes::{Arity, Field, FieldType, MessageShapes};
 use crate::values::whole;

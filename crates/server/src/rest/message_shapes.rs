@@ -1,4 +1,4 @@
-//! The messages of the API as tables: descriptors are looked up once, at the start, and no request pays for it again.
+//! The messages of the API as tables, made from the descriptors once, at the start.
 
 use prost_reflect::{Cardinality, FieldDescriptor, Kind, MessageDescriptor};
 use std::collections::HashMap;

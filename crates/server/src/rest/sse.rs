@@ -1,5 +1,4 @@
-//! Streams as server-sent events. Each has its position as its id, so that a browser that lost the stream goes on where it
-//! broke off.
+//! Streams as server-sent events. The id of an event is its position, so that a browser that lost the stream can continue.
 
 use super::message_shapes::MessageShapes;
 use super::{FRAME_HEAD, fault_in, json_writer, problem};

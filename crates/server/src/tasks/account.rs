@@ -1,5 +1,5 @@
-//! Whether a plan was made with the credentials of the account that its resource belongs to, and how much of that account it
-//! would make again. A worker looks by itself before it reads; this is the server's own word, also to earlier workers.
+//! Checks that a plan was made with the credentials of the account that its resource belongs to, and how much of that account it
+//! would make again. Workers check this too before they read; the server repeats it, since an older worker may not.
 
 use crate::api::ServerState;
 use crate::fault::{Code, Fault};

@@ -1,5 +1,5 @@
-//! What workers send, compared with what they were asked. A worker may send anything: nothing of it is believed that the
-//! server can know better.
+//! Compares what workers send with what they were asked for. A worker may send anything: the server uses its own data wherever it
+//! has them.
 
 use crate::access::principal::ADMIN_KINDS;
 use crate::api::ServerState;

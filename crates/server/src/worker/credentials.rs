@@ -1,5 +1,5 @@
-//! Credentials, as a worker finds them: sealed for it with the task, or its own. It reads only what its own flags allow, and
-//! sends a token of its own to no address that someone else chose.
+//! The credentials of a worker: those that come sealed with a task, and its own. A worker reads only the variables and files that its
+//! flags allow, and sends its own tokens only to addresses that it knows itself.
 
 use crate::context::{AccountRow, TokenFrom};
 use berth_clouds::accounts::{Simulated, TOKEN_BYTES_MAX, usual_url};

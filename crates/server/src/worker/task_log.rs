@@ -1,4 +1,4 @@
-//! What a task says while it runs: its progress and its log, without the secrets that it knows, sent in small batches.
+//! The progress and the log of a running task, with secrets redacted, sent in small batches.
 
 use super::api::TaskApi;
 use super::lease::Lease;

@@ -1,4 +1,4 @@
-//! How many there are of what, for those who watch over a server; and how long writing takes.
+//! Counts of resources and tasks for metrics, and how long writes take.
 
 use super::Control;
 use crate::db::{Query, Row};

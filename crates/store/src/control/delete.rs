@@ -1,4 +1,4 @@
-//! Deletion: everything that is asked for at once, or nothing. Those that refer to what goes must go too.
+//! Deletion: all of a request or nothing. Resources that refer to a deleted one must be deleted with it.
 
 use super::apply::{APPLY_MAX, by};
 use super::columns::{NUMBERED, Numbered};

@@ -1,4 +1,4 @@
-//! What is due.
+//! Resources that the controller must look at now.
 
 use super::read::{self, meta_columns};
 use super::types::*;

@@ -1,4 +1,5 @@
-//! Objects that were not found. A task is about one resource: only here can be seen that much of an account went at once.
+//! Objects that were not found in their cloud. A task is about one resource, so that only the store can see that much of an account
+//! is gone at once.
 
 use super::Control;
 use super::columns::{IDS, IdRow};

@@ -1,4 +1,4 @@
-//! What is managed belongs to another cloud account from now on: the only write that changes whom a unit belongs to.
+//! Moves units to another cloud account: the only write that changes the account of a unit.
 
 use super::Control;
 use super::apply::APPLY_MAX;

@@ -1,4 +1,4 @@
-//! Old events, journal entries, tasks and logs go, a bounded number at a time. The audit log stays.
+//! Deletes old events, journal entries, tasks and logs, a bounded number at a time. The audit log is kept.
 
 use super::Control;
 use super::server_writer::Operation;

@@ -1,4 +1,4 @@
-//! Tasks as rows: made, listed, cancelled, and given up in favour of others.
+//! Tasks as rows: created, listed, cancelled, superseded.
 
 use super::columns::{IdRow, TIMED};
 use super::server_writer::Operation;

@@ -1,5 +1,5 @@
-//! Manifests that came with a request, checked: each by itself, all together, and against what is stored. Everything that is
-//! wrong is told at once, with its place.
+//! Validates the manifests of a request: each by itself, all together, and against stored resources. All errors are reported at
+//! once, with positions.
 
 use super::uses;
 use crate::access::Principal;

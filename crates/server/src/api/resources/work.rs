@@ -1,4 +1,4 @@
-//! What a worker is asked for while the caller waits: plans, imports, drift checks.
+//! Requests that a worker answers while the caller waits: plans, imports, drift checks.
 
 use super::check::{Checked, check};
 use crate::access::principal::absent;
