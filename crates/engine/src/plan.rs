@@ -176,7 +176,8 @@ impl ResourcePlan {
 
 /// A plan and what was seen while making it.
 pub struct Planned {
-    pub plan: Plan,
+    /// Shared between the run and whoever reports on it: a plan of thousands of resources is large.
+    pub plan: Arc<Plan>,
     /// What stands in the way, by resource. A plan with troubles is not to be carried out.
     pub troubles: Vec<(ResourceId, Trouble)>,
     /// What each object looked like, by its token.
@@ -224,7 +225,7 @@ pub async fn plan(catalog: &dyn Catalog, request: &Request) -> Planned {
         Ok(order) => order,
         Err(circle) => {
             troubles.push(in_a_circle(request, &circle));
-            return Planned { plan: Plan::default(), troubles, seen, learned, prepared: HashMap::new() };
+            return Planned { plan: Arc::default(), troubles, seen, learned, prepared: HashMap::new() };
         }
     };
 
@@ -262,7 +263,8 @@ pub async fn plan(catalog: &dyn Catalog, request: &Request) -> Planned {
         seen.remove(&state.token);
     }
     resources.extend(deletions(catalog, request, &seen).await);
-    Planned { plan: Plan { resources, much_gone: tally.much_gone() }, troubles, seen, learned, prepared }
+    let plan = Arc::new(Plan { resources, much_gone: tally.much_gone() });
+    Planned { plan, troubles, seen, learned, prepared }
 }
 
 /// Positions of the wanted resources, each after those that it refers to; or those that refer to each other in a circle.

@@ -3,28 +3,60 @@
 use crate::plan::Plan;
 use crate::unknown;
 use berth_model::case::{camel_case, snake_case};
-use serde_json::{Map, Value, json};
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+use serde_json::Value;
+use std::collections::BTreeMap;
 
 impl Plan {
-    /// Stable camelCase names; what is known only after apply is said so.
+    /// For programs: stable camelCase names; what is known only after apply is said so. Resources are converted one at a
+    /// time, so a large plan is not held in memory twice.
+    pub fn as_json(&self) -> impl Serialize + '_ {
+        PlanJson(self)
+    }
+
+    /// The same, whole.
     pub fn to_json(&self) -> Value {
-        let plan = serde_json::to_value(self).unwrap_or_default();
-        let mut value = renamed(unknown::in_json(&plan), &camel_case);
-        let mut counts = Map::new();
-        for resource in &self.resources {
-            let name = serde_json::to_value(resource.action).ok().and_then(|v| v.as_str().map(str::to_owned));
-            let name = name.unwrap_or_default();
-            let count = counts.get(&name).and_then(Value::as_u64).unwrap_or(0);
-            counts.insert(name, json!(count + 1));
-        }
-        value["summary"] = Value::Object(counts);
-        value
+        serde_json::to_value(self.as_json()).unwrap_or_default()
     }
 
     /// Reads what [`Plan::to_json`] wrote.
     pub fn from_json(value: &Value) -> Result<Self, serde_json::Error> {
         serde_json::from_value(unknown::from_json(&renamed(value.clone(), &snake_case)))
     }
+}
+
+struct PlanJson<'a>(&'a Plan);
+
+impl Serialize for PlanJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Plan { resources, much_gone } = self.0;
+        let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+        for resource in resources {
+            let name = serde_json::to_value(resource.action).map_err(serde::ser::Error::custom)?;
+            *counts.entry(name.as_str().unwrap_or_default().to_owned()).or_default() += 1;
+        }
+        let mut map = serializer.serialize_map(None)?;
+        if !much_gone.is_empty() {
+            map.serialize_entry("muchGone", &for_programs(much_gone))?;
+        }
+        map.serialize_entry("resources", &Each(resources))?;
+        map.serialize_entry("summary", &counts)?;
+        map.end()
+    }
+}
+
+/// A list whose items are converted as they are written.
+struct Each<'a, T>(&'a [T]);
+
+impl<T: Serialize> Serialize for Each<'_, T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(for_programs))
+    }
+}
+
+fn for_programs<T: Serialize>(part: &T) -> Value {
+    renamed(unknown::in_json(&serde_json::to_value(part).unwrap_or_default()), &camel_case)
 }
 
 /// Values of fields are the cloud's, and stay as they are.
@@ -52,6 +84,7 @@ mod tests {
     use crate::reason::PlanReason;
     use crate::unit::Op;
     use berth_model::ResourceId;
+    use serde_json::json;
 
     #[test]
     fn what_is_written_is_read_back() {

@@ -48,7 +48,7 @@ pub fn run(args: Args) -> CommandResult {
         };
         let plan = &proposal.plan;
         let names = || plan.resources.iter().map(|r| r.id.to_string()).collect();
-        output::show(format, &plan.to_json(), |wide| plan_view::text(plan, wide, false), names)?;
+        output::show(format, &plan.as_json(), |wide| plan_view::text(plan, wide, false), names)?;
         Ok(ended(&args, proposal))
     })
 }

@@ -12,11 +12,13 @@ use crate::view::terminal::harmless_line;
 use berth_clouds::Clouds;
 use berth_engine::handler::{Class, Trouble};
 use berth_engine::progress::Watcher;
+use berth_engine::unit::Stray;
 use berth_engine::{Action, Interrupt, Options, Plan, Planned, Report, Request, converge, managed_already, plan};
 use berth_model::annotations::PROTECT;
 use berth_model::{Prose, ResourceId};
 use berth_store::{Run, Store};
-use serde_json::json;
+use serde::Serialize;
+use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -129,21 +131,36 @@ fn stop_on_signal(interrupt: Interrupt, display: Arc<Display>) -> tokio::task::J
     })
 }
 
+#[derive(Serialize)]
+struct ResultJson<'a, P> {
+    calls: u64,
+    done: &'a [ResourceId],
+    failed: Vec<Value>,
+    interrupted: bool,
+    left: &'a [ResourceId],
+    pending: &'a [ResourceId],
+    plan: P,
+    seconds: f64,
+    skipped: &'a [ResourceId],
+    strays: Vec<Value>,
+}
+
 /// The result for programs, also where there was nothing to do.
 pub fn print_result(plan: &Plan, report: &Report, took: Duration, calls: u64, format: Format) -> Result<(), Failure> {
     let failed = |(id, trouble): &(ResourceId, Trouble)| json!({"resource": id, "message": trouble.to_string(), "help": trouble.help_lines()});
-    let value = json!({
-        "done": report.done,
-        "pending": report.pending,
-        "failed": report.failed.iter().map(failed).collect::<Vec<_>>(),
-        "left": report.left,
-        "skipped": report.skipped,
-        "strays": report.strays.iter().map(|(id, stray)| json!({"resource": id, "id": stray.id, "remove": stray.remove})).collect::<Vec<_>>(),
-        "interrupted": report.interrupted,
-        "plan": plan.to_json(),
-        "seconds": took.as_secs_f64(),
-        "calls": calls,
-    });
+    let stray = |(id, stray): &(ResourceId, Stray)| json!({"resource": id, "id": stray.id, "remove": stray.remove});
+    let value = ResultJson {
+        calls,
+        done: &report.done,
+        failed: report.failed.iter().map(failed).collect(),
+        interrupted: report.interrupted,
+        left: &report.left,
+        pending: &report.pending,
+        plan: plan.as_json(),
+        seconds: took.as_secs_f64(),
+        skipped: &report.skipped,
+        strays: report.strays.iter().map(stray).collect(),
+    };
     let names = || report.done.iter().map(ToString::to_string).collect();
     output::show(format, &value, |_| String::new(), names)
 }

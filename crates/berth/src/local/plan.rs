@@ -16,7 +16,7 @@ pub async fn plan(workspace: &Workspace, loaded: Loaded, options: &PlanOptions<'
     let place = |id: &ResourceId| manifests.iter().find(|m| m.id == *id).and_then(|m| m.place());
     let (mut request, clouds) = workspace.request(&manifests, Vec::new()).await?;
     request.allow_recreate = options.recreate.allow_recreate;
-    let plan = make_plan(&clouds, &request, &workspace.store, &place).await?.plan;
+    let plan = Arc::unwrap_or_clone(make_plan(&clouds, &request, &workspace.store, &place).await?.plan);
     if let Some(path) = options.out {
         SavedPlan::save(&workspace.store, &manifests, &[], &plan, path)?;
     }

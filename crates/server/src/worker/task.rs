@@ -171,7 +171,8 @@ impl Job {
         if let Some((_, trouble)) = planned.troubles.first() {
             return Err(failed(trouble));
         }
-        let json = serde_json::to_vec(&planned.plan).map_err(|error| ended("failed", error.to_string(), Vec::new()))?;
+        let json =
+            serde_json::to_vec(&*planned.plan).map_err(|error| ended("failed", error.to_string(), Vec::new()))?;
         let identity = identity_of(clouds, &request).await.map_err(|trouble| failed(&trouble))?;
         let submit = pb::SubmitPlanRequest { held: Some(self.lease.held.clone()), plan: json, identity };
         let verdict = until_answered(&self.lease, || self.api.submit_plan(submit.clone())).await?;
@@ -204,7 +205,7 @@ impl Job {
     async fn plan(&self, request: Request, clouds: &Clouds) -> Result<JobEnd, JobEnd> {
         let planned = self.stopper.unless_stopped(plan(clouds, &request)).await?;
         let troubles = planned.troubles.iter().map(|(id, trouble)| TroubleRow::of(id, trouble)).collect();
-        Ok(result_of(&PlanResult { plan: planned.plan, troubles, calls: clouds.calls() }))
+        Ok(result_of(&PlanResult { plan: Arc::unwrap_or_clone(planned.plan), troubles, calls: clouds.calls() }))
     }
 
     async fn check(&self, context: &mut Context, clouds: &Clouds) -> Result<JobEnd, JobEnd> {
