@@ -138,13 +138,28 @@ impl Run {
 
     /// All of them, or none. The generation grows only where the manifest changed.
     pub async fn save_resources(&self, resources: Vec<NewResource>) -> Result<Vec<StoredResource>, StoreError> {
-        if resources.is_empty() {
+        self.save_rows(resources.into_iter().map(Ok)).await
+    }
+
+    /// The same of manifests. Each is encoded before the next is read, so that thousands need little memory.
+    pub async fn save_manifests<'m>(
+        &self,
+        manifests: impl IntoIterator<Item = &'m Manifest>,
+    ) -> Result<Vec<StoredResource>, StoreError> {
+        self.save_rows(manifests.into_iter().map(NewResource::of)).await
+    }
+
+    async fn save_rows(
+        &self,
+        resources: impl Iterator<Item = Result<NewResource, StoreError>>,
+    ) -> Result<Vec<StoredResource>, StoreError> {
+        let rows = resources.map(|one| self.encoder().resource(one?)).collect::<Result<Vec<_>, _>>()?;
+        if rows.is_empty() {
             return Ok(Vec::new());
         }
-        if resources.len() > RESOURCES_MAX {
-            return Err(too_large("the list of resources", resources.len(), RESOURCES_MAX));
+        if rows.len() > RESOURCES_MAX {
+            return Err(too_large("the list of resources", rows.len(), RESOURCES_MAX));
         }
-        let rows = resources.into_iter().map(|one| self.encoder().resource(one)).collect::<Result<Vec<_>, _>>()?;
         match self.writer.write(RowWrite::SaveResources(rows)).await? {
             WriteAnswer::Saved(saved) => Ok(saved),
             WriteAnswer::Done | WriteAnswer::Entry(_) => Err(StoreError::Ended),

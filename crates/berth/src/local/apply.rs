@@ -10,7 +10,7 @@ use crate::view::output::Format;
 use crate::view::plan_view;
 use berth_engine::{Plan, Request};
 use berth_model::{Manifest, ResourceId};
-use berth_store::{Filter, NewResource, Run};
+use berth_store::{Filter, Run};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -97,9 +97,8 @@ fn read(workspace: &Workspace, source: ApplySource) -> Result<(Given, Option<Vec
 
 /// Writes the desired state, before anything is done about it. Answers whether all of it was carried out before.
 async fn save(run: &Run, request: &mut Request) -> Result<bool, Failure> {
-    let resources = request.wanted.iter().map(|w| NewResource::of(&w.manifest)).collect::<Result<Vec<_>, _>>()?;
     let mut all = true;
-    for stored in run.save_resources(resources).await? {
+    for stored in run.save_manifests(request.wanted.iter().map(|wanted| &*wanted.manifest)).await? {
         let is_settled = stored.settled();
         all &= is_settled;
         if let Some(known) = request.known.resources.get_mut(&stored.id) {

@@ -14,7 +14,7 @@ use berth_engine::record::{RecordError, Recorder};
 use berth_engine::unit::Identity;
 use berth_engine::{Action, Plan, Planned, Report, Request};
 use berth_model::{Manifest, ResourceId};
-use berth_store::{NewResource, Run};
+use berth_store::Run;
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -102,7 +102,7 @@ async fn take_over(
     let run = workspace.begin("import").await?;
     let all: Vec<Arc<Manifest>> = manifests.iter().map(|(m, ..)| m.clone()).collect();
     let (request, clouds) = workspace.request(&all, Vec::new()).await?;
-    run.save_resources(all.iter().map(|m| NewResource::of(m)).collect::<Result<_, _>>()?).await?;
+    run.save_manifests(all.iter().map(|manifest| &**manifest)).await?;
     let checked = match adopt(run, &request, taken, identity, &clouds).await {
         Ok(()) => nothing_changes(workspace, &all).await,
         Err(failure) => Err(failure),
