@@ -4,6 +4,8 @@ mod support;
 
 use regex::Regex;
 use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 use support::folder::Folder;
@@ -125,5 +127,66 @@ async fn metrics_of_alerts_and_docs_are_shown_by_a_server() {
             named += 1;
         }
         assert!(named > 5, "{place} names {named} metrics");
+    }
+}
+
+fn tool(name: &str) -> Command {
+    Command::new(root().join("tools").join(name))
+}
+
+/// The only archive in a folder.
+fn packed(folder: &Path) -> PathBuf {
+    let output =
+        tool("release").args(["--program", env!("CARGO_BIN_EXE_berth"), "--out"]).arg(folder).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    PathBuf::from(String::from_utf8(output.stdout).unwrap().trim_end())
+}
+
+fn installed(archive: &Path, prefix: &Path) -> (bool, String) {
+    let output = tool("install").arg(archive).arg("--prefix").arg(prefix).output().unwrap();
+    let told = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8(told).unwrap())
+}
+
+#[test]
+fn an_archive_is_the_same_each_time_and_installs() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let (first, second) = (packed(&at("one")), packed(&at("two")));
+    let bytes = std::fs::read(&first).unwrap();
+    assert!(bytes == std::fs::read(&second).unwrap(), "two archives of one program differ");
+
+    let (is_done, told) = installed(&first, &at("prefix"));
+    assert!(is_done && told.contains("is not on your PATH"), "{told}");
+    let version = Command::new(at("prefix/bin/berth")).arg("--version").output().unwrap();
+    assert_eq!(String::from_utf8(version.stdout).unwrap().trim_end(), concat!("berth ", env!("CARGO_PKG_VERSION")));
+    for file in ["man/man1/berth-apply.1", "bash-completion/completions/berth", "zsh/site-functions/_berth"] {
+        assert!(at("prefix/share").join(file).metadata().unwrap().len() > 0, "{file}");
+    }
+    let sbom = std::fs::read(at("prefix/share/berth/berth.cdx.json")).unwrap();
+    let sbom: serde_json::Value = serde_json::from_slice(&sbom).unwrap();
+    let names: BTreeSet<_> = sbom["components"].as_array().unwrap().iter().map(|c| c["name"].as_str()).collect();
+    assert!(names.contains(&Some("sqlx-core")) && names.contains(&Some("berth-engine")));
+    assert!(!names.contains(&Some("insta")), "only tests use it");
+
+    // Another byte, and another digest beside it: nothing is installed.
+    let mut damaged = bytes;
+    let middle = damaged.len() / 2;
+    damaged[middle] ^= 1;
+    std::fs::write(&second, damaged).unwrap();
+    let (is_done, told) = installed(&second, &at("refused"));
+    assert!(!is_done && told.contains("is not what its digest says"), "{told}");
+    std::fs::remove_file(second.with_extension("gz.sha256")).unwrap();
+    let (is_done, told) = installed(&second, &at("refused"));
+    assert!(!is_done && told.contains(".sha256 is not there"), "{told}");
+    assert!(!at("refused").exists());
+}
+
+/// Two builds in two folders are compared by the release workflow; here, that it calls what there is.
+#[test]
+fn the_release_workflow_uses_the_tools() {
+    let workflow = read(".github/workflows/release.yml");
+    for call in ["tools/release --out dist", "tools/install dist/", "tools/quickstart", "cmp first/"] {
+        assert!(workflow.contains(call), "{call}");
     }
 }
