@@ -156,7 +156,8 @@ fn end_of_body(chars: &[(usize, char)]) -> Option<usize> {
     None
 }
 
-/// The lines that say something, with their numbers from 1: no imports, attributes, comments, blank lines or lone punctuation.
+/// The lines that do something, with their numbers from 1: no imports, attributes, fields of types, comments, blank lines or
+/// lone punctuation.
 pub fn telling(lines: &[Line]) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     // What ends the import or attribute that a line is in.
@@ -164,7 +165,7 @@ pub fn telling(lines: &[Line]) -> Vec<(usize, String)> {
     for (number, line) in lines.iter().enumerate() {
         let code = line.code.split_whitespace().collect::<Vec<_>>().join(" ");
         until = until.or_else(|| ending(&code));
-        if until.is_none() && code.chars().any(|c| c.is_alphanumeric()) {
+        if until.is_none() && !is_field(&code) && code.chars().any(|c| c.is_alphanumeric()) {
             found.push((number + 1, code));
         } else if until.is_some_and(|end| code.ends_with(end)) {
             until = None;
@@ -178,10 +179,21 @@ fn ending(code: &str) -> Option<char> {
     if code.starts_with("#[") || code.starts_with("#![") {
         return Some(']');
     }
-    let unqualified = match code.strip_prefix("pub(") {
-        Some(rest) => rest.split_once(") ").map_or(rest, |(_, rest)| rest),
-        None => code.strip_prefix("pub ").unwrap_or(code),
-    };
+    let unqualified = public(code).unwrap_or(code);
     let is_module = unqualified.starts_with("mod ") && code.ends_with(';');
     (is_module || unqualified.starts_with("use ")).then_some(';')
+}
+
+/// What stands behind `pub` or `pub(crate)`.
+fn public(code: &str) -> Option<&str> {
+    match code.strip_prefix("pub(") {
+        Some(rest) => rest.split_once(") ").map(|(_, rest)| rest),
+        None => code.strip_prefix("pub "),
+    }
+}
+
+/// Whether it declares a field of a type.
+fn is_field(code: &str) -> bool {
+    let name = public(code).and_then(|rest| rest.split_once(": "));
+    code.ends_with(',') && name.is_some_and(|(name, _)| name.chars().all(is_word))
 }
