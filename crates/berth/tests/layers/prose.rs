@@ -13,7 +13,7 @@ const SENTENCES: [(&str, &str, &str); 7] = [
     ),
     ("store/src/control/server_writer.rs", "in progress", "what PostgreSQL's pg_xact_status answers is a code"),
     ("berth/src/remote/follow.rs", "queued again", "the name of an event is a code of the API"),
-    ("berth/src/commands/drift.rs", "drift ended", "the name of an event is a code of the state"),
+    ("berth/src/local/drift.rs", "drift ended", "the name of an event is a code of the state"),
     ("model/src/rule.rs", "Syntax error: ", "the parser of rules gives nothing but a text, which is only worded anew"),
     ("engine/src/unknown.rs", "\\u{1}known after apply: ", "part of the format of stored plans"),
     ("engine/src/unknown.rs", "(known after apply)", "part of the format of plans as JSON"),
