@@ -8,7 +8,7 @@ use sqlx::{AssertSqlSafe, ConnectOptions, Executor};
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::str::FromStr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
@@ -41,7 +41,8 @@ pub struct Postgres {
 }
 
 struct Keeper {
-    orders: ChildStdin,
+    /// Its standard input takes orders, and ends it when it is closed.
+    process: Child,
     answers: BufReader<ChildStdout>,
     /// Orders without an answer so far.
     open: usize,
@@ -102,10 +103,9 @@ impl Postgres {
             .spawn();
         // From here on it is the keeper's to remove.
         let _ = temporary.keep();
-        let mut keeper = keeper.expect("sh starts");
-        let orders = keeper.stdin.take().expect("its input");
-        let answers = BufReader::new(keeper.stdout.take().expect("its output"));
-        let keeper = Mutex::new(Keeper { orders, answers, open: 0 });
+        let mut process = keeper.expect("sh starts");
+        let answers = BufReader::new(process.stdout.take().expect("its output"));
+        let keeper = Mutex::new(Keeper { process, answers, open: 0 });
         let server = Self { port, folder, bin, keeper, databases: AtomicUsize::new(0) };
         server.wait();
         server
@@ -125,7 +125,7 @@ impl Postgres {
     /// As when the server's process dies: nothing is flushed, nobody is told.
     pub fn crash(&self) {
         let mut keeper = self.keeper.lock().unwrap();
-        keeper.orders.write_all(b"crash\n").expect("the keeper listens");
+        keeper.process.stdin.as_mut().expect("its input").write_all(b"crash\n").expect("the keeper listens");
         keeper.open += 1;
     }
 
