@@ -162,8 +162,10 @@ pub struct MoveJob<'a> {
     /// Forget the objects that are not found.
     pub forget_missing: bool,
     /// Is shown what would be done, and answers whether to do it.
-    pub ask: &'a dyn Fn(&Identity, &[MovedUnit]) -> Result<bool, Failure>,
+    pub ask: &'a AskMove<'a>,
 }
+
+pub type AskMove<'a> = dyn Fn(&Identity, &[MovedUnit]) -> Result<bool, Failure> + 'a;
 
 /// The account that objects were moved to, and these; `None` where that was not allowed.
 pub type Moved = Option<(Identity, Vec<MovedUnit>)>;
