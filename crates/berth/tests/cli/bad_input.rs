@@ -8,7 +8,7 @@ use crate::support::folder::Folder;
 fn cluster(from: &str, to: &str) -> Folder {
     let project = shop();
     assert!(CLUSTER.contains(from), "`{from}` is in the manifest");
-    project.write("shop/cluster.yaml", CLUSTER.replace(from, to));
+    project.write("shop/cluster.yaml", &CLUSTER.replace(from, to));
     project
 }
 
@@ -92,7 +92,7 @@ fn invalid_utf8() {
     let mut bytes = CLUSTER.as_bytes().to_vec();
     let at = CLUSTER.find("shop-k8s").unwrap();
     bytes[at] = 0xff;
-    project.write("shop/cluster.yaml", bytes);
+    project.write("shop/cluster.yaml", &bytes);
     shows!("invalid_utf8", project.berth(&["validate", "-f", "shop/"]).exits(1));
 }
 
@@ -100,7 +100,7 @@ fn invalid_utf8() {
 fn utf16() {
     let bytes: Vec<u8> = [0xff, 0xfe].into_iter().chain(NET.encode_utf16().flat_map(u16::to_le_bytes)).collect();
     let project = Folder::new();
-    project.write("net.yaml", bytes);
+    project.write("net.yaml", &bytes);
     shows!("utf16", project.berth(&["validate", "-f", "net.yaml"]).exits(1));
 }
 

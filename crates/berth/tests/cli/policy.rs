@@ -84,7 +84,7 @@ cases:
     shows!("policy_bad_cases", test(bad).exits(1));
     shows!("policy_bad_time", test(&TESTS.replace("2026-11-13T12:00:00Z", "friday")).exits(1));
     let rule = project(TESTS);
-    rule.write("policies/all.yaml", POLICIES.replace("action ==", "acton =="));
+    rule.write("policies/all.yaml", &POLICIES.replace("action ==", "acton =="));
     shows!("policy_bad_rule", rule.berth(&["policy", "test", "-f", "policies/", "tests.yaml"]).exits(1));
 }
 
@@ -108,7 +108,7 @@ fn policy_judges_manifests() {
         "units": [{"key": "cluster", "unitType": "civo.cluster", "op": "delete"}]}]}"#;
     project.write("plan.json", plan);
     shows!("policy_judges_plan", project.berth(&[&judged[..], &["--plan", "plan.json"]].concat()).exits(1));
-    project.write("other.json", plan.replace("shop", "other"));
+    project.write("other.json", &plan.replace("shop", "other"));
     shows!("policy_judges_other", project.berth(&[&judged[..], &["--plan", "other.json"]].concat()).exits(1));
 }
 

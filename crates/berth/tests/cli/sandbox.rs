@@ -109,7 +109,7 @@ fn a_record_whose_process_is_gone_is_never_killed() {
     let innocent = std::process::Command::new("sleep").arg("30").spawn().unwrap();
     let mut innocent = Serving(innocent);
     let record = format!(r#"{{"pid":{},"urls":{{"civo":"http://127.0.0.1:1"}},"speed":"1"}}"#, innocent.0.id());
-    project.write(".berth/sandbox.json", record);
+    project.write(".berth/sandbox.json", &record);
     project.write(".berth/sandbox.lock", "");
     project.berth(&["sandbox", "--stop"]).ok();
     assert!(innocent.0.try_wait().unwrap().is_none(), "it must still run");

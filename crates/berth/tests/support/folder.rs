@@ -56,7 +56,7 @@ impl Folder {
         self.path().join("config.yaml")
     }
 
-    pub fn write(&self, name: &str, content: impl AsRef<[u8]>) {
+    pub fn write(&self, name: &str, content: &(impl AsRef<[u8]> + ?Sized)) {
         let path = self.path().join(name);
         std::fs::create_dir_all(path.parent().expect("a parent")).expect("a folder");
         std::fs::write(path, content).expect("a file");
