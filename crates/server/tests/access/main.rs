@@ -17,13 +17,13 @@ mod support;
 mod table;
 
 use call::{Answer, Protocol};
-use setup::{Place, Server, Who};
+use setup::{Fixture, Server, Who};
 use table::{Expected, Row, Scope, rows};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_method_answers_each_caller_as_the_table_says() {
     let server = Server::start().await;
-    let place = Place::fill(&server).await;
+    let place = Fixture::fill(&server).await;
     let methods = berth_server::api::methods::methods();
     let rows = rows();
     for method in methods.all() {

@@ -1,7 +1,7 @@
 //! What the table does not tell: revocation, limits, what lands in the audit log, and workers' certificates.
 
 use crate::call::Protocol;
-use crate::setup::{Place, Reach, Server, Who};
+use crate::setup::{Fixture, Reach, Server, Who};
 use berth_server::access::Role;
 use berth_server::client::Connection;
 use berth_server::pb;
@@ -143,7 +143,7 @@ async fn an_address_that_guesses_waits_and_those_who_were_let_in_do_not() {
 #[tokio::test]
 async fn what_is_done_and_what_is_refused_lands_in_the_log() {
     let server = Server::start().await;
-    let place = Place::fill(&server).await;
+    let place = Fixture::fill(&server).await;
     let network = json!({"kind": "CivoVpc", "name": place.network, "org": "shop", "env": "dev"});
     let cluster = json!({"kind": "CivoKubernetesCluster", "name": place.network, "org": "shop", "env": "dev"});
     let [viewer, operator, stranger] = [
@@ -279,7 +279,7 @@ async fn workers_show_a_certificate_where_an_authority_is_set() {
 #[tokio::test]
 async fn a_worker_of_one_org_holds_no_task_of_another() {
     let server = Server::start().await;
-    let place = Place::fill(&server).await;
+    let place = Fixture::fill(&server).await;
     let [bank, shop] = [Reach::OtherOrg, Reach::Here].map(|reach| Who::Has(Role::Worker, reach));
     let held = json!({"held": [{"task": place.task, "fence": 1}], "worker": "w"});
     let bank = server.token(bank, false).await.unwrap();

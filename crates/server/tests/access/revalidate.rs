@@ -1,7 +1,7 @@
 //! What a token can still do once it was revoked, and what cannot be done past the audit log.
 
 use crate::call::Protocol;
-use crate::setup::{Place, Reach, Server, Who};
+use crate::setup::{Fixture, Reach, Server, Who};
 use berth_server::access::Role;
 use berth_server::client::{Client, Connection};
 use berth_server::pb;
@@ -33,7 +33,7 @@ async fn revoke(server: &Server, id: &str) {
 #[tokio::test]
 async fn an_open_stream_ends_soon_after_its_token() {
     let server = Server::start().await;
-    Place::fill(&server).await;
+    Fixture::fill(&server).await;
     let (secret, row) = server.make("follower", Role::Viewer, "", "", 3600).await;
     let client = client(&server, &secret).await;
     let mut events = client.events().watch(pb::WatchRequest::default()).await.unwrap().into_inner();
@@ -92,7 +92,7 @@ async fn a_worker_that_waits_gets_nothing_once_its_token_is_revoked() {
     let waits = tokio::spawn(async move { worker.lease(ask).await });
     tokio::time::sleep(Duration::from_millis(1200)).await;
     revoke(&server, &row.id).await;
-    Place::fill(&server).await;
+    Fixture::fill(&server).await;
     let answer = tokio::time::timeout(SOON, waits).await.expect("an answer").unwrap();
     assert_eq!(answer.unwrap_err().code(), tonic::Code::Unauthenticated);
     server.stop().await;
@@ -102,7 +102,7 @@ async fn a_worker_that_waits_gets_nothing_once_its_token_is_revoked() {
 #[tokio::test]
 async fn a_secret_is_not_read_past_the_log() {
     let server = Server::start().await;
-    let place = Place::fill(&server).await;
+    let place = Fixture::fill(&server).await;
     let operator = server.token(Who::Has(Role::Operator, Reach::Here), false).await.unwrap();
     let ask = pb::OutputsRequest {
         kind: "CivoKubernetesCluster".into(),

@@ -136,7 +136,7 @@ impl Server {
 }
 
 /// What the requests are about: everything lies in org shop, env dev.
-pub struct Place {
+pub struct Fixture {
     pub network: String,
     pub task: String,
     /// One that was cancelled.
@@ -145,7 +145,7 @@ pub struct Place {
     pub victim: String,
 }
 
-impl Place {
+impl Fixture {
     pub async fn fill(server: &Server) -> Self {
         let network = "only-in-shop-dev".to_owned();
         let (applier, _) = server.make("applier", Role::Admin, "", "", 3600).await;

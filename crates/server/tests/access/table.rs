@@ -1,6 +1,6 @@
 //! The table: for each method the least role, what a scope means for it, a request, and what whoever may call it gets.
 
-use crate::setup::{Place, Reach, Who};
+use crate::setup::{Fixture, Reach, Who};
 use berth_server::access::Role;
 use serde_json::{Value, json};
 
@@ -29,7 +29,7 @@ pub struct Row {
     pub method: &'static str,
     pub least: Least,
     pub scope: Scope,
-    pub request: fn(&Place) -> Value,
+    pub request: fn(&Fixture) -> Value,
     /// Code, and a part of the message, for those who may.
     pub passes: (&'static str, &'static str),
     /// A role that this request needs beside the method's: for those who see what it is about.
@@ -91,12 +91,12 @@ fn row(
     least: Least,
     scope: Scope,
     passes: (&'static str, &'static str),
-    request: fn(&Place) -> Value,
+    request: fn(&Fixture) -> Value,
 ) -> Row {
     Row { method, least, scope, request, passes, also: None }
 }
 
-fn network(place: &Place) -> Value {
+fn network(place: &Fixture) -> Value {
     json!({"kind": "CivoVpc", "name": place.network, "org": "shop", "env": "dev"})
 }
 
@@ -105,7 +105,7 @@ fn with(mut value: Value, name: &str, more: Value) -> Value {
     value
 }
 
-fn nothing(_: &Place) -> Value {
+fn nothing(_: &Fixture) -> Value {
     json!({})
 }
 

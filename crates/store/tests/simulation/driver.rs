@@ -3,7 +3,7 @@
 use crate::Seen;
 use crate::server::{Server, id};
 use crate::worker::{Answer, Request, Worker};
-use crate::world::{Sent, Shared, World};
+use crate::world::{Sent, SharedWorld, World};
 use berth_store::{ListQuery, TaskQuery};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ struct Slot {
 
 pub struct Driver {
     pub server: Server,
-    world: Shared,
+    world: SharedWorld,
     workers: Vec<Slot>,
     /// What should be in the end: the version that was applied last, and its generation.
     declared: BTreeMap<usize, i64>,
@@ -47,7 +47,7 @@ pub struct Driver {
 
 impl Driver {
     pub fn new(seed: u64, server: Server) -> Self {
-        let world: Shared = Rc::new(RefCell::new(World::new(seed)));
+        let world: SharedWorld = Rc::new(RefCell::new(World::new(seed)));
         let workers = (0..WORKERS).map(|number| slot(&world, number, 0)).collect();
         Self {
             server,
@@ -356,7 +356,7 @@ fn short(what: &impl std::fmt::Debug) -> String {
     text.split([' ', '(', '{']).next().unwrap_or_default().to_owned()
 }
 
-fn slot(world: &Shared, number: usize, life: usize) -> Slot {
+fn slot(world: &SharedWorld, number: usize, life: usize) -> Slot {
     let worker = Worker { world: world.clone(), name: format!("w{number}-{life}"), number };
     Slot { future: Box::pin(worker.run()), frozen_until: 0 }
 }

@@ -2,7 +2,7 @@
 
 use crate::desired::plain_desired;
 use crate::worker::{Answer, LEASE, Request, Work};
-use crate::world::Shared;
+use crate::world::SharedWorld;
 use berth_engine::ResourceState;
 use berth_engine::lifecycle::{Facts, rules};
 use berth_engine::unit::Op;
@@ -111,7 +111,7 @@ impl Server {
     }
 
     /// One turn of a controller: how many leases ended, and whether tasks were made.
-    pub async fn tick(&self, world: &Shared) -> (u64, bool) {
+    pub async fn tick(&self, world: &SharedWorld) -> (u64, bool) {
         let now = world.borrow().now;
         let expired = self.control.expire(now).await.expect("expired");
         let mut decisions = Vec::new();
@@ -162,7 +162,7 @@ impl Server {
 
     /// The rules of transitions, of the rows as they are stored. Nobody cancels anything here, so nothing rests that is not
     /// as declared, but for what waits for another.
-    async fn check_rows(&self, world: &Shared) {
+    async fn check_rows(&self, world: &SharedWorld) {
         let open = TaskQuery { open: true, limit: 10, ..TaskQuery::default() };
         let open = self.control.tasks(&open).await.expect("tasks");
         let list = ListQuery { limit: 100, ..ListQuery::default() };
@@ -227,7 +227,7 @@ impl Server {
         self.control.task(&held.task).await.expect("a read").is_some_and(|task| task.state.is_open())
     }
 
-    pub async fn answer(&self, request: Request, world: &Shared, is_open: bool) -> Answer {
+    pub async fn answer(&self, request: Request, world: &SharedWorld, is_open: bool) -> Answer {
         let now = world.borrow().now;
         match request {
             Request::Lease { worker } => self.lease(worker, world).await,
@@ -282,7 +282,7 @@ impl Server {
         }
     }
 
-    async fn lease(&self, worker: String, world: &Shared) -> Answer {
+    async fn lease(&self, worker: String, world: &SharedWorld) -> Answer {
         let now = world.borrow().now;
         let ask = LeaseAsk {
             worker,

@@ -1,6 +1,6 @@
 //! A worker: leases a task, looks, journals, calls the cloud, records, reports. It knows nothing but what the server answers.
 
-use crate::world::{Shared, cloud};
+use crate::world::{SharedWorld, cloud};
 use berth_engine::ResourceState;
 use berth_engine::record::{Closing, EntryId, Intent, Status};
 use berth_engine::unit::{Op, Props, UnitState};
@@ -48,7 +48,7 @@ pub enum Answer {
 }
 
 pub struct Worker {
-    pub world: Shared,
+    pub world: SharedWorld,
     pub name: String,
     pub number: usize,
 }

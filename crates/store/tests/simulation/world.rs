@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
-pub type Shared = Rc<RefCell<World>>;
+pub type SharedWorld = Rc<RefCell<World>>;
 
 /// Small, fast, and the same everywhere.
 pub struct Rng(u64);
@@ -167,7 +167,7 @@ impl World {
 }
 
 /// Calls to the cloud. Each checks the rule that a worker whose lease ended makes no more of them.
-pub fn cloud<T>(world: &Shared, held: &Held, call: impl FnOnce(&mut Cloud) -> T) -> T {
+pub fn cloud<T>(world: &SharedWorld, held: &Held, call: impl FnOnce(&mut Cloud) -> T) -> T {
     let mut world = world.borrow_mut();
     if !world.is_current(held) {
         world.breaks(format!("a call to the cloud after the lease under {} ended", held.fence));

@@ -85,15 +85,15 @@ pub async fn restored(backup: &[u8], identity: &Identity, options: RestoreOption
     restore(backup, identity, options, |_| ()).await
 }
 
-async fn another(place: &Place) -> Place {
+async fn another(place: &StateLocation) -> StateLocation {
     if place.is_sqlite() { place::sqlite() } else { place::postgres().await }
 }
 
-pub async fn other_kind(place: &Place) -> Place {
+pub async fn other_kind(place: &StateLocation) -> StateLocation {
     if place.is_sqlite() { place::postgres().await } else { place::sqlite() }
 }
 
-async fn full(place: &Place) -> Store {
+async fn full(place: &StateLocation) -> Store {
     let ring = ring_path(place);
     write_ring(&ring, &[2, 1]);
     let key = KeySource::File(ring);
@@ -116,7 +116,7 @@ async fn full(place: &Place) -> Store {
     store
 }
 
-async fn everything_moves_to_another_database(place: Place) {
+async fn everything_moves_to_another_database(place: StateLocation) {
     let store = full(&place).await;
     let before = rows(&place).await;
     let (identity, recipients) = identity();
@@ -159,7 +159,7 @@ async fn everything_moves_to_another_database(place: Place) {
     }
 }
 
-async fn a_backup_has_every_table_and_column(place: Place) {
+async fn a_backup_has_every_table_and_column(place: StateLocation) {
     let store = full(&place).await;
     let (identity, recipients) = identity();
     let text = plain(&make_backup(&store, &recipients).await, &identity);
@@ -186,7 +186,7 @@ async fn a_backup_has_every_table_and_column(place: Place) {
     assert_eq!(listed, known);
 }
 
-async fn a_backup_made_while_others_write_is_of_one_moment(place: Place) {
+async fn a_backup_made_while_others_write_is_of_one_moment(place: StateLocation) {
     let store = full(&place).await;
     let (identity, recipients) = identity();
     let run = store.begin_run("server").await.unwrap();
@@ -247,7 +247,7 @@ async fn a_backup_made_while_others_write_is_of_one_moment(place: Place) {
     }
 }
 
-async fn only_whom_it_was_made_for_opens_it(place: Place) {
+async fn only_whom_it_was_made_for_opens_it(place: StateLocation) {
     let store = full(&place).await;
     let (one, for_one) = identity();
     let (two, for_two) = identity();
@@ -295,7 +295,7 @@ async fn a_passphrase_opens_what_it_closed() {
     assert_eq!(done.origin, Origin::Passphrase, "who knows it made it");
 }
 
-async fn what_is_cut_off_or_changed_is_refused_and_nothing_is_restored(place: Place) {
+async fn what_is_cut_off_or_changed_is_refused_and_nothing_is_restored(place: StateLocation) {
     let store = full(&place).await;
     let run = store.begin_run("test").await.unwrap();
     for number in 0..300 {
@@ -359,7 +359,7 @@ async fn what_is_cut_off_or_changed_is_refused_and_nothing_is_restored(place: Pl
     restored(&backup, &identity, options()).await.unwrap();
 }
 
-async fn what_is_there_is_not_overwritten_unasked(place: Place) {
+async fn what_is_there_is_not_overwritten_unasked(place: StateLocation) {
     let store = full(&place).await;
     let (identity, recipients) = identity();
     let backup = make_backup(&store, &recipients).await;
@@ -393,7 +393,7 @@ async fn what_is_there_is_not_overwritten_unasked(place: Place) {
     assert!(matches!(error, BackupError::Store(StoreError::Foreign { .. })), "{error}");
 }
 
-async fn keys_come_with_it_or_are_there_already(place: Place) {
+async fn keys_come_with_it_or_are_there_already(place: StateLocation) {
     let store = full(&place).await;
     let (identity, recipients) = identity();
     let (without, made) = store.backup(Vec::new(), &recipients, false, |_| ()).await.unwrap();
@@ -429,7 +429,7 @@ async fn keys_come_with_it_or_are_there_already(place: Place) {
 }
 
 /// Whoever knows the public key adds an admin's token, with every count and hash right and with keys of their own.
-async fn what_no_key_of_ours_made_is_refused(place: Place) {
+async fn what_no_key_of_ours_made_is_refused(place: StateLocation) {
     let store = full(&place).await;
     let (identity, recipients) = identity();
     let backup = make_backup(&store, &recipients).await;
@@ -500,7 +500,7 @@ fn key_source(byte: u8) -> KeySource {
     crate::key(byte)
 }
 
-async fn older_schemas_are_upgraded_and_newer_ones_refused(place: Place) {
+async fn older_schemas_are_upgraded_and_newer_ones_refused(place: StateLocation) {
     let (identity, recipients) = identity();
     let old = another(&place).await;
     crate::upgrade::make(&old).await;

@@ -12,7 +12,7 @@ on_both! {
 
 const FLEET: usize = 20_000;
 
-async fn twenty_thousand_resources_and_units(place: Place) {
+async fn twenty_thousand_resources_and_units(place: StateLocation) {
     let home = place.open().await;
     let run = home.store.begin_run("test").await.unwrap();
     let ids: Vec<_> = (0..FLEET).map(|number| vpc(&format!("net-{number:05}"))).collect();

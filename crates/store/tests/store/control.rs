@@ -27,7 +27,7 @@ on_both! {
     a_run_and_a_server_keep_apart,
 }
 
-async fn a_resource_goes_all_the_way(place: Place) {
+async fn a_resource_goes_all_the_way(place: StateLocation) {
     let control = control(&place).await;
     let (parent, child) = (vpc("net"), vpc("child"));
     let with_parent = Desired { parents: vec![parent.clone()], ..desired(&child, json!({})) };
@@ -92,7 +92,7 @@ async fn a_resource_goes_all_the_way(place: Place) {
     assert_eq!(control.workers().await.unwrap()[0].name, "w1");
 }
 
-async fn conflicts_are_answers_and_harm_nobody(place: Place) {
+async fn conflicts_are_answers_and_harm_nobody(place: StateLocation) {
     let control = control(&place).await;
     let id = vpc("net");
     let expecting =
@@ -128,7 +128,7 @@ async fn conflicts_are_answers_and_harm_nobody(place: Place) {
     assert!(control.verify_audit().await.unwrap().whole);
 }
 
-async fn stale_writes_are_refused(place: Place) {
+async fn stale_writes_are_refused(place: StateLocation) {
     let control = control(&place).await;
     let (id, old) = accepted(&control, "net", "w1", at(0)).await;
     let intent = || Recorded::Intent(create(&unit(&id, "network", "t1")));
@@ -160,7 +160,7 @@ async fn stale_writes_are_refused(place: Place) {
     fenced(control.record(&again.held, "k9", intent(), at(34)).await.map(|_| ()));
 }
 
-async fn a_repeated_record_has_one_effect(place: Place) {
+async fn a_repeated_record_has_one_effect(place: StateLocation) {
     let control = control(&place).await;
     let (id, held) = accepted(&control, "net", "w1", at(0)).await;
     let intent = || Recorded::Intent(create(&unit(&id, "network", "t1")));
@@ -188,7 +188,7 @@ async fn a_repeated_record_has_one_effect(place: Place) {
     assert!(matches!(control.record(&held, "k6", missing, at(4)).await, Err(ControlError::NotFound(_))));
 }
 
-async fn a_lease_that_ended_goes_to_another(place: Place) {
+async fn a_lease_that_ended_goes_to_another(place: StateLocation) {
     let control = control(&place).await;
     let (_, first) = leased(&control, "net", "w1", at(0)).await;
     assert_eq!(control.expire(at(29)).await.unwrap(), 0);
@@ -210,7 +210,7 @@ async fn a_lease_that_ended_goes_to_another(place: Place) {
     assert!(control.lease(LeaseAsk { draining: true, ..ask("w4", 1) }, at(99)).await.unwrap().is_empty());
 }
 
-async fn a_worker_of_one_org_gets_no_task_of_another(place: Place) {
+async fn a_worker_of_one_org_gets_no_task_of_another(place: StateLocation) {
     let control = control(&place).await;
     let plan = |org: &str| NewTask {
         resource: None,
@@ -236,7 +236,7 @@ async fn a_worker_of_one_org_gets_no_task_of_another(place: Place) {
     assert_eq!(control.lease(ask("w2", 9), at(2)).await.unwrap().len(), 3);
 }
 
-async fn at_most_one_open_task_changes_a_resource(place: Place) {
+async fn at_most_one_open_task_changes_a_resource(place: StateLocation) {
     let control = control(&place).await;
     let (id, held) = leased(&control, "net", "w1", at(0)).await;
     let second = control.enqueue(vec![new_task(TaskOp::Apply, &id, at(0))], at(0)).await;
@@ -256,7 +256,7 @@ async fn at_most_one_open_task_changes_a_resource(place: Place) {
     assert_eq!((loads[0].queued, loads[0].running), (0, 1));
 }
 
-async fn what_moved_on_is_due_again(place: Place) {
+async fn what_moved_on_is_due_again(place: StateLocation) {
     let control = control(&place).await;
     let (id, held) = accepted(&control, "net", "w1", at(0)).await;
     control.apply(applying(vec![desired(&id, json!({"n": 2}))]), at(1)).await.unwrap();
@@ -284,7 +284,7 @@ async fn what_moved_on_is_due_again(place: Place) {
     assert_eq!(control.due(at(62), 10).await.unwrap()[0].meta.attempts, 0);
 }
 
-async fn deletes_wait_for_children_and_win_over_applies(place: Place) {
+async fn deletes_wait_for_children_and_win_over_applies(place: StateLocation) {
     let control = control(&place).await;
     let (parent, child) = (vpc("net"), vpc("child"));
     let with_parent = Desired { parents: vec![parent.clone()], ..desired(&child, json!({})) };
@@ -325,7 +325,7 @@ async fn deletes_wait_for_children_and_win_over_applies(place: Place) {
     assert_eq!(place.number("SELECT COUNT(*) FROM links").await, 0);
 }
 
-async fn a_resource_that_is_wanted_again_outlives_its_delete(place: Place) {
+async fn a_resource_that_is_wanted_again_outlives_its_delete(place: StateLocation) {
     let control = control(&place).await;
     let (id, deleting) = being_deleted(&control, "net", "w1").await;
     assert_eq!(deleting.task.op, TaskOp::Delete);
@@ -346,7 +346,7 @@ async fn a_resource_that_is_wanted_again_outlives_its_delete(place: Place) {
     assert_eq!(control.lease(ask("w1", 1), at(6)).await.unwrap()[0].task.op, TaskOp::Apply);
 }
 
-async fn plans_wait_for_approval(place: Place) {
+async fn plans_wait_for_approval(place: StateLocation) {
     let control = control(&place).await;
     let (id, held) = leased(&control, "net", "w1", at(0)).await;
     let approve = |digest: &'static str| {
@@ -383,7 +383,7 @@ async fn plans_wait_for_approval(place: Place) {
     assert!(matches!(control.record(&again.held, "k", is_ready(&id, 1), at(7)).await, Err(ControlError::Fenced)));
 }
 
-async fn cancelled_tasks_rest(place: Place) {
+async fn cancelled_tasks_rest(place: StateLocation) {
     let control = control(&place).await;
     let id = vpc("net");
     control.apply(applying(vec![desired(&id, json!({}))]), at(0)).await.unwrap();
@@ -406,7 +406,7 @@ async fn cancelled_tasks_rest(place: Place) {
     assert!(matches!(nobody, Err(ControlError::NotFound(_))));
 }
 
-async fn drift_checks_are_batched_and_made_up_for(place: Place) {
+async fn drift_checks_are_batched_and_made_up_for(place: StateLocation) {
     let control = control(&place).await;
     let every = Some(Duration::from_secs(100));
     let ids: Vec<ResourceId> = (0..4).map(|n| vpc(&format!("net-{n}"))).collect();
@@ -466,7 +466,7 @@ async fn drift_checks_are_batched_and_made_up_for(place: Place) {
     assert_eq!(listing.resources.len(), 1);
 }
 
-async fn decisions_about_what_moved_on_are_skipped(place: Place) {
+async fn decisions_about_what_moved_on_are_skipped(place: StateLocation) {
     let control = control(&place).await;
     let id = vpc("net");
     control.apply(applying(vec![desired(&id, json!({}))]), at(0)).await.unwrap();
@@ -489,7 +489,7 @@ async fn decisions_about_what_moved_on_are_skipped(place: Place) {
     assert!(control.store().resource(&id).await.unwrap().is_some(), "only what is being deleted is forgotten");
 }
 
-async fn payloads_results_and_logs(place: Place) {
+async fn payloads_results_and_logs(place: StateLocation) {
     let control = control(&place).await;
     let plan = NewTask {
         resource: None,
@@ -531,7 +531,7 @@ async fn payloads_results_and_logs(place: Place) {
     assert_eq!(place.number("SELECT COUNT(*) FROM task_log").await, 0);
 }
 
-async fn a_run_and_a_server_keep_apart(place: Place) {
+async fn a_run_and_a_server_keep_apart(place: StateLocation) {
     let store = open(&place.address).await;
     let run = store.begin_run("berth apply").await.unwrap();
     let error = refused(Control::open(store.clone()).await);

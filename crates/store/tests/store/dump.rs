@@ -4,7 +4,7 @@ use crate::*;
 use std::collections::BTreeMap;
 
 /// Table, column and type, by the database's own word.
-pub async fn columns(place: &Place) -> BTreeMap<String, Vec<(String, bool)>> {
+pub async fn columns(place: &StateLocation) -> BTreeMap<String, Vec<(String, bool)>> {
     let text = match place.is_sqlite() {
         true => {
             "SELECT t.name || ' ' || c.name || ' ' || lower(c.type) FROM sqlite_schema t, pragma_table_info(t.name) c \
@@ -24,7 +24,7 @@ pub async fn columns(place: &Place) -> BTreeMap<String, Vec<(String, bool)>> {
 }
 
 /// Every row of every table as a line, alike for both databases: columns by name, rows sorted.
-pub async fn rows(place: &Place) -> Vec<String> {
+pub async fn rows(place: &StateLocation) -> Vec<String> {
     let mut all = Vec::new();
     for (table, mut columns) in columns(place).await {
         columns.sort();
@@ -47,7 +47,7 @@ pub async fn rows(place: &Place) -> Vec<String> {
     all
 }
 
-pub async fn all_rows(place: &Place) -> String {
+pub async fn all_rows(place: &StateLocation) -> String {
     rows(place).await.join("\n")
 }
 
@@ -62,7 +62,7 @@ pub fn without_rights(rows: Vec<String>) -> Vec<String> {
 }
 
 /// A row in each table that nothing else wrote to, so that none can be forgotten.
-pub async fn fill_all_tables(place: &Place) {
+pub async fn fill_all_tables(place: &StateLocation) {
     for (table, columns) in columns(place).await {
         if place.number(&format!("SELECT COUNT(*) FROM \"{table}\"")).await > 0 || table == "audit" {
             continue;

@@ -33,7 +33,7 @@ fn state_of_child() -> Option<String> {
 }
 
 /// The operating system frees a dead process's lock at once; PostgreSQL does when it notices that the connection is closed.
-async fn begin_after_a_death(store: &Store, place: &Place) -> Run {
+async fn begin_after_a_death(store: &Store, place: &StateLocation) -> Run {
     let until = Instant::now() + Duration::from_secs(if place.is_sqlite() { 0 } else { 10 });
     loop {
         match store.begin_run("after a death").await {
@@ -78,7 +78,7 @@ async fn child_writes() {
     futures::future::join_all(workers).await;
 }
 
-async fn killed_at_any_instant_every_acknowledged_write_is_there(place: Place) {
+async fn killed_at_any_instant_every_acknowledged_write_is_there(place: StateLocation) {
     let address = &place.address;
     let (mut begun, mut made) = (HashSet::new(), HashSet::new());
     for lines_until_kill in [1, 37, 150, 400] {
@@ -138,7 +138,7 @@ async fn child_holds() {
     run.finish().await;
 }
 
-async fn another_process_holds_the_lock(place: Place) {
+async fn another_process_holds_the_lock(place: StateLocation) {
     let home = place.open().await;
     let mut child = child("durable::child_holds", &home.place.address);
     let mut out = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -157,7 +157,7 @@ async fn another_process_holds_the_lock(place: Place) {
     save(&run, "net").await;
 }
 
-async fn readers_see_what_is_committed_while_a_run_writes(place: Place) {
+async fn readers_see_what_is_committed_while_a_run_writes(place: StateLocation) {
     let home = place.open().await;
     let run = home.store.begin_run("writer").await.unwrap();
     let id = save(&run, "net").await;

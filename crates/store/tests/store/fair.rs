@@ -22,7 +22,7 @@ fn names(leased: &[Leased]) -> Vec<&str> {
     leased.iter().filter_map(|one| Some(one.task.resource.as_ref()?.name.as_str())).collect()
 }
 
-async fn orgs_then_accounts_take_turns(place: Place) {
+async fn orgs_then_accounts_take_turns(place: StateLocation) {
     let control = control(&place).await;
     let mut tasks: Vec<NewTask> = (0..40).map(|n| task("acme", "main", &format!("big-{n}"))).collect();
     tasks.extend((0..4).map(|n| task("acme", "small", &format!("small-{n}"))));
@@ -40,7 +40,7 @@ async fn orgs_then_accounts_take_turns(place: Place) {
     assert!(small >= 2, "accounts of an org take turns: {order:?}");
 }
 
-async fn an_account_has_so_many_places(place: Place) {
+async fn an_account_has_so_many_places(place: StateLocation) {
     let control = control(&place).await;
     let wanted = (0..10).map(|n| desired(&vpc(&format!("n-{n}")), json!({}))).collect();
     control.apply(applying(wanted), at(0)).await.unwrap();
@@ -64,7 +64,7 @@ async fn an_account_has_so_many_places(place: Place) {
     assert_eq!(control.lease(ask("w3", 8), at(40)).await.unwrap().len(), 3);
 }
 
-async fn services_and_priorities_and_times_are_kept(place: Place) {
+async fn services_and_priorities_and_times_are_kept(place: StateLocation) {
     let control = control(&place).await;
     let tasks = vec![
         task("acme", "main", "plain"),
@@ -82,7 +82,7 @@ async fn services_and_priorities_and_times_are_kept(place: Place) {
     assert_eq!(names(&control.lease(ask("w2", 5), at(11)).await.unwrap()), ["cluster"]);
 }
 
-async fn checks_and_changes_have_places_of_their_own(place: Place) {
+async fn checks_and_changes_have_places_of_their_own(place: StateLocation) {
     let control = control(&place).await;
     control.apply(applying(vec![desired(&vpc("n"), json!({}))]), at(0)).await.unwrap();
     let drift = |n| {
@@ -100,7 +100,7 @@ async fn checks_and_changes_have_places_of_their_own(place: Place) {
     assert_eq!(again.len(), 2, "checks go on after their worker died");
 }
 
-async fn a_long_queue_is_leased_from_fast(place: Place) {
+async fn a_long_queue_is_leased_from_fast(place: StateLocation) {
     let control = control(&place).await;
     let fill = "INSERT INTO tasks (id, op, mutates, checks, state, waiting, cancelling, kind, name, org, env, lane_org, \
         account, service, account_limit, priority, generation, worker, fence, attempts, created_at, run_after, message, \

@@ -40,7 +40,7 @@ pub fn applying(resources: Vec<Desired>) -> Apply {
     }
 }
 
-pub async fn control(place: &Place) -> Control {
+pub async fn control(place: &StateLocation) -> Control {
     Control::open(open(&place.address).await).await.expect("a server's state")
 }
 

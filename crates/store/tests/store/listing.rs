@@ -10,7 +10,7 @@ on_both! {
     tokens_are_found_by_hash_until_revoked,
 }
 
-async fn lists_are_paged_and_selected(place: Place) {
+async fn lists_are_paged_and_selected(place: StateLocation) {
     let control = control(&place).await;
     let resources = (0..25).map(|n| {
         let mut one = desired(
@@ -66,7 +66,7 @@ async fn lists_are_paged_and_selected(place: Place) {
     assert_eq!(listed.resources[0].meta.labels["team"], "shop");
 }
 
-async fn revisions_are_kept_and_bounded(place: Place) {
+async fn revisions_are_kept_and_bounded(place: StateLocation) {
     let control = control(&place).await;
     let id = vpc("net");
     for n in 1..=25 {
@@ -82,7 +82,7 @@ async fn revisions_are_kept_and_bounded(place: Place) {
     assert_eq!(place.number("SELECT COUNT(*) FROM revisions").await, REVISIONS_KEPT);
 }
 
-async fn tokens_are_found_by_hash_until_revoked(place: Place) {
+async fn tokens_are_found_by_hash_until_revoked(place: StateLocation) {
     let control = control(&place).await;
     let token = |id: &str, byte: u8| NewToken {
         id: id.into(),

@@ -49,7 +49,7 @@ use berth_engine::record::{Intent, Status};
 use berth_engine::unit::{Op, Props, UnitState};
 use berth_model::ResourceId;
 use berth_store::{KeySource, ManifestSource, NewResource, Options, Run, Store, StoreError};
-use place::Place;
+use place::StateLocation;
 use secrecy::SecretBox;
 use serde_json::{Value, json};
 use std::sync::Arc;

@@ -17,7 +17,7 @@ on_both! {
 const PAYLOAD: &str = "PLANTED in a task's payload";
 const RESULT: &str = "{\"planted\": \"in a task's result\"}";
 
-async fn server(place: &Place, ring: &[u8]) -> Control {
+async fn server(place: &StateLocation, ring: &[u8]) -> Control {
     write_ring(&ring_path(place), ring);
     let options = Options { key: KeySource::File(ring_path(place)), ..options(&place.address) };
     Control::open(Store::open(options).await.unwrap()).await.unwrap()
@@ -32,7 +32,7 @@ fn planned(id: &ResourceId) -> NewTask {
     NewTask { payload: Some(SecretString::from(PAYLOAD)), ..new_task(TaskOp::Plan, id, at(0)) }
 }
 
-async fn a_server_goes_on_while_its_keys_change(place: Place) {
+async fn a_server_goes_on_while_its_keys_change(place: StateLocation) {
     let control = server(&place, &[1]).await;
     let names: Vec<String> = (0..120).map(|number| format!("a{number}")).collect();
     for turn in ["first", "second"] {
@@ -92,7 +92,7 @@ async fn a_server_goes_on_while_its_keys_change(place: Place) {
     assert_eq!(same[0].result, AppliedResult::Unchanged);
 }
 
-async fn a_server_moves_with_everything_it_knows(place: Place) {
+async fn a_server_moves_with_everything_it_knows(place: StateLocation) {
     let control = server(&place, &[1]).await;
     for turn in ["first", "second"] {
         control.apply(applying(vec![wanted("main", turn)]), at(0)).await.unwrap();

@@ -37,14 +37,14 @@ async fn a_new_state_is_made_for_its_owner_alone() {
     assert_eq!(home.place.number("PRAGMA user_version").await, 6);
 }
 
-async fn many_openers_of_a_new_state_make_one(place: Place) {
+async fn many_openers_of_a_new_state_make_one(place: StateLocation) {
     let stores = futures::future::join_all((0..8).map(|_| Store::open(options(&place.address)))).await;
     for store in &stores {
         assert!(store.as_ref().unwrap().resources(&Filter::default()).await.unwrap().is_empty());
     }
 }
 
-async fn looking_makes_nothing(place: Place) {
+async fn looking_makes_nothing(place: StateLocation) {
     let error = refused(Store::open(Options { must_exist: true, ..options(&place.address) }).await);
     let name = if place.is_sqlite() { ".berth/state.db" } else { "/state_" };
     assert!(matches!(error, StoreError::Missing { .. }) && error.to_string().contains(name), "{error}");
@@ -56,7 +56,7 @@ async fn looking_makes_nothing(place: Place) {
     }
 }
 
-async fn a_newer_schema_is_refused_and_left_alone(place: Place) {
+async fn a_newer_schema_is_refused_and_left_alone(place: StateLocation) {
     let home = place.open().await;
     home.store.close().await;
     let sqlite = home.place.is_sqlite();
@@ -69,7 +69,7 @@ async fn a_newer_schema_is_refused_and_left_alone(place: Place) {
     assert_eq!(home.place.number(get).await, 99);
 }
 
-async fn what_is_not_a_state_is_refused_and_left_alone(place: Place) {
+async fn what_is_not_a_state_is_refused_and_left_alone(place: StateLocation) {
     if place.is_sqlite() {
         std::fs::create_dir(place.file().parent().unwrap()).unwrap();
         std::fs::File::create_new(place.file()).unwrap();
@@ -110,7 +110,7 @@ async fn both_schemas_have_the_same_columns() {
     assert_eq!(columns.0, columns.1);
 }
 
-async fn a_wrong_or_missing_key_is_told_at_once(place: Place) {
+async fn a_wrong_or_missing_key_is_told_at_once(place: StateLocation) {
     let home = place.open().await;
     home.store.close().await;
     let wrong = refused(Store::open(Options { key: key(2), ..options(&home.place.address) }).await);
@@ -132,7 +132,7 @@ async fn a_wrong_or_missing_key_is_told_at_once(place: Place) {
     open(&home.place.address).await;
 }
 
-async fn journal_and_events_stay_bounded(place: Place) {
+async fn journal_and_events_stay_bounded(place: StateLocation) {
     let home = place.open().await;
     let fill = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100500) ";
     let events =

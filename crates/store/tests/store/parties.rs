@@ -10,7 +10,7 @@ on_both! {
 }
 
 /// Names are for people: who someone is, and whether somebody else approves, is told by their identity.
-async fn nobody_approves_their_own_change_by_another_name(place: Place) {
+async fn nobody_approves_their_own_change_by_another_name(place: StateLocation) {
     let control = control(&place).await;
     let (id, held) = leased(&control, "net", "w1", at(0)).await;
     let person = |name: &str, subject: &str| {
@@ -52,7 +52,7 @@ async fn nobody_approves_their_own_change_by_another_name(place: Place) {
     assert!(!control.verify_audit().await.unwrap().whole, "who it was is part of the chain");
 }
 
-async fn a_login_is_used_once_by_all_servers(place: Place) {
+async fn a_login_is_used_once_by_all_servers(place: StateLocation) {
     let control = control(&place).await;
     let log_in = |id: &str, byte: u8, until: i64, now: i64| {
         let login = Some(UsedOnce { hash: [9; 32], expires_at: at(until) });

@@ -6,26 +6,26 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 /// Where a state can be made. There is none yet.
-pub struct Place {
+pub struct StateLocation {
     pub folder: tempfile::TempDir,
     pub address: String,
 }
 
 /// A place with an open state.
 pub struct Home {
-    pub place: Place,
+    pub place: StateLocation,
     pub store: Store,
 }
 
-pub fn sqlite() -> Place {
+pub fn sqlite() -> StateLocation {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let address = format!("sqlite:{}", folder.path().join(".berth/state.db").display());
-    Place { folder, address }
+    StateLocation { folder, address }
 }
 
-pub async fn postgres() -> Place {
+pub async fn postgres() -> StateLocation {
     let server = tokio::task::spawn_blocking(postgres_server::shared).await.expect("the server starts");
-    Place { folder: tempfile::tempdir().expect("a temporary folder"), address: server.database().await }
+    StateLocation { folder: tempfile::tempdir().expect("a temporary folder"), address: server.database().await }
 }
 
 /// Sends statements to either database.
@@ -48,7 +48,7 @@ macro_rules! raw {
     };
 }
 
-impl Place {
+impl StateLocation {
     pub async fn open(self) -> Home {
         let store = open(&self.address).await;
         Home { place: self, store }

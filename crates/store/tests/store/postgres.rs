@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// Ends every connection of Berth's to the place's database, as an idle timeout or an administrator would.
-async fn end_connections(place: &Place) -> i64 {
+async fn end_connections(place: &StateLocation) -> i64 {
     let all = "SELECT COUNT(pg_terminate_backend(pid)) FROM pg_stat_activity \
         WHERE datname = current_database() AND application_name = 'berth'";
     place.number(all).await

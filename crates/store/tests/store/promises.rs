@@ -63,7 +63,7 @@ fn found(id: &ResourceId, differences: &str, repair: bool, next: Option<Timestam
     DriftFound { id: id.clone(), generation: 1, differences: differences.into(), repair, held: String::new(), next }
 }
 
-async fn children_follow_what_they_refer_to(place: Place) {
+async fn children_follow_what_they_refer_to(place: StateLocation) {
     let control = control(&place).await;
     let (parent, child, other) = (vpc("net"), vpc("child"), vpc("other"));
     let referring = |spec| Desired { parents: vec![parent.clone()], allow_replace: true, ..desired(&child, spec) };
@@ -102,7 +102,7 @@ async fn children_follow_what_they_refer_to(place: Place) {
     assert_eq!(carry_out(&control, json!({"id": "c"}), at(11)).await, ["child"]);
 }
 
-async fn nothing_refers_to_what_goes(place: Place) {
+async fn nothing_refers_to_what_goes(place: StateLocation) {
     let control = control(&place).await;
     let parent = vpc("net");
     let child = |n: usize| Desired { parents: vec![parent.clone()], ..desired(&vpc(&format!("c{n:03}")), json!({})) };
@@ -134,7 +134,7 @@ async fn nothing_refers_to_what_goes(place: Place) {
     control.apply(applying(vec![child(777)]), at(4)).await.unwrap();
 }
 
-async fn a_deletion_is_asked_for_again(place: Place) {
+async fn a_deletion_is_asked_for_again(place: StateLocation) {
     let control = control(&place).await;
     let (id, held) = accepted(&control, "net", "w1", at(0)).await;
     control.record(&held, "k", is_ready(&id, 1), at(1)).await.unwrap();
@@ -165,7 +165,7 @@ async fn a_deletion_is_asked_for_again(place: Place) {
     control.approve(&id, "d", &Actor::new("oidc:bob"), note("approve"), at(32)).await.unwrap();
 }
 
-async fn a_delete_whose_resource_came_again_is_given_up(place: Place) {
+async fn a_delete_whose_resource_came_again_is_given_up(place: StateLocation) {
     let control = control(&place).await;
     let (id, deleting) = being_deleted(&control, "net", "w1").await;
     accept(&control, &deleting.held, at(4)).await;
@@ -181,7 +181,7 @@ async fn a_delete_whose_resource_came_again_is_given_up(place: Place) {
     assert_eq!(control.loads().await.unwrap()[0].queued, 0);
 }
 
-async fn a_task_that_workers_die_of_waits(place: Place) {
+async fn a_task_that_workers_die_of_waits(place: StateLocation) {
     let control = control(&place).await;
     let (_, first) = leased(&control, "net", "w0", at(0)).await;
     let mut now = 0;
@@ -213,7 +213,7 @@ async fn a_task_that_workers_die_of_waits(place: Place) {
     assert_eq!(control.next_due().await.unwrap(), None);
 }
 
-async fn a_check_older_than_a_change_writes_nothing(place: Place) {
+async fn a_check_older_than_a_change_writes_nothing(place: StateLocation) {
     let control = control(&place).await;
     let (id, held) = accepted(&control, "net", "w1", at(0)).await;
     let unit = unit(&id, "network", "old");
@@ -255,7 +255,7 @@ async fn a_check_older_than_a_change_writes_nothing(place: Place) {
     assert_eq!(control.due(at(21), 10).await.unwrap().len(), 1);
 }
 
-async fn permissions_end_with_their_change(place: Place) {
+async fn permissions_end_with_their_change(place: StateLocation) {
     let control = control(&place).await;
     let id = vpc("net");
     let allowed = |spec| Desired { allow_replace: true, allow_data_loss: true, ..desired(&id, spec) };
@@ -294,7 +294,7 @@ async fn permissions_end_with_their_change(place: Place) {
     assert!(meta(&control, &id).await.allow_replace, "this one is carried out");
 }
 
-async fn drift_is_looked_for_after_failures(place: Place) {
+async fn drift_is_looked_for_after_failures(place: StateLocation) {
     let control = control(&place).await;
     let id = vpc("net");
     let every = Some(Duration::from_secs(100));
@@ -345,7 +345,7 @@ async fn drift_is_looked_for_after_failures(place: Place) {
     assert_eq!(stored(&control, &id).await.status.state, ResourceState::AwaitingApproval);
 }
 
-async fn a_schedule_that_changed_counts(place: Place) {
+async fn a_schedule_that_changed_counts(place: StateLocation) {
     let control = control(&place).await;
     let id = vpc("net");
     let apply = async |every: Option<u64>, now| {
@@ -373,7 +373,7 @@ async fn a_schedule_that_changed_counts(place: Place) {
     assert_eq!(meta(&control, &id).await.drift_at, None, "it is off");
 }
 
-async fn an_object_has_one_resource(place: Place) {
+async fn an_object_has_one_resource(place: StateLocation) {
     let control = control(&place).await;
     let import = |name: &str, account: &str| {
         let id = vpc(name);
@@ -389,7 +389,7 @@ async fn an_object_has_one_resource(place: Place) {
     control.apply(import("c", "n"), at(1)).await.expect("another account's is another");
 }
 
-async fn nobody_approves_their_own(place: Place) {
+async fn nobody_approves_their_own(place: StateLocation) {
     let control = control(&place).await;
     let (id, held) = leased(&control, "net", "w1", at(0)).await;
     control.submit_plan(&held, planned("{}", "d1"), PlanDecision::AwaitApproval, at(2)).await.unwrap();
@@ -398,7 +398,7 @@ async fn nobody_approves_their_own(place: Place) {
     control.approve(&id, "d1", &Actor::new("oidc:bob"), note("approve"), at(3)).await.unwrap();
 }
 
-async fn work_of_no_service_is_for_any_worker(place: Place) {
+async fn work_of_no_service_is_for_any_worker(place: StateLocation) {
     let control = control(&place).await;
     let plan =
         |service: &str| NewTask { resource: None, service: service.into(), ..new_task(TaskOp::Plan, &vpc("x"), at(0)) };

@@ -30,11 +30,11 @@ pub fn write_ring(path: &Path, bytes: &[u8]) {
     std::fs::rename(half, path).unwrap();
 }
 
-pub fn ring_path(place: &Place) -> PathBuf {
+pub fn ring_path(place: &StateLocation) -> PathBuf {
     place.folder.path().join("ring")
 }
 
-async fn open_with(place: &Place, ring: &Path) -> Store {
+async fn open_with(place: &StateLocation, ring: &Path) -> Store {
     let options = Options { key: KeySource::File(ring.to_owned()), ..options(&place.address) };
     Store::open(options).await.expect("the state opens")
 }
@@ -73,7 +73,7 @@ pub async fn assert_secrets(store: &Store, name: &str, value: &str) {
     assert_eq!(text(&store.status_secrets(&vpc(name)).await.unwrap()), value);
 }
 
-async fn keys_are_rotated_while_others_write(place: Place) {
+async fn keys_are_rotated_while_others_write(place: StateLocation) {
     let ring = ring_path(&place);
     write_ring(&ring, &[1]);
     let server = open_with(&place, &ring).await;
@@ -138,7 +138,7 @@ async fn keys_are_rotated_while_others_write(place: Place) {
     assert!(matches!(error, StoreError::WrongKey { .. }), "{error}");
 }
 
-async fn a_rotation_that_was_killed_goes_on(place: Place) {
+async fn a_rotation_that_was_killed_goes_on(place: StateLocation) {
     let ring = ring_path(&place);
     write_ring(&ring, &[1]);
     let store = open_with(&place, &ring).await;
@@ -171,7 +171,7 @@ async fn a_rotation_that_was_killed_goes_on(place: Place) {
     assert_eq!(again.rotate(|_| ()).await.unwrap().resealed, 0, "a second time there is nothing to do");
 }
 
-async fn a_changed_ring_is_noticed_without_a_restart(place: Place) {
+async fn a_changed_ring_is_noticed_without_a_restart(place: StateLocation) {
     let ring = ring_path(&place);
     write_ring(&ring, &[1]);
     let server = open_with(&place, &ring).await;
@@ -204,7 +204,7 @@ async fn a_changed_ring_is_noticed_without_a_restart(place: Place) {
     assert_eq!(other.sealed_by().await.unwrap().keys().collect::<Vec<_>>(), ["key-2"]);
 }
 
-async fn an_unchanged_manifest_stays_unchanged_under_new_keys(place: Place) {
+async fn an_unchanged_manifest_stays_unchanged_under_new_keys(place: StateLocation) {
     let ring = ring_path(&place);
     for keys in [&[1][..], &[2, 1], &[3, 2, 1], &[3]] {
         write_ring(&ring, keys);
@@ -224,7 +224,7 @@ async fn an_unchanged_manifest_stays_unchanged_under_new_keys(place: Place) {
     assert_eq!(run.save_resource(account("main", "other")).await.unwrap().generation, 2);
 }
 
-async fn what_cannot_be_opened_is_told_and_the_rest_is_done(place: Place) {
+async fn what_cannot_be_opened_is_told_and_the_rest_is_done(place: StateLocation) {
     let ring = ring_path(&place);
     write_ring(&ring, &[1]);
     let store = open_with(&place, &ring).await;
@@ -245,7 +245,7 @@ async fn what_cannot_be_opened_is_told_and_the_rest_is_done(place: Place) {
 }
 
 /// A column that holds sealed text and is not in rotation's list would keep an old key alive for ever.
-async fn sealed_text_is_only_where_rotation_looks(place: Place) {
+async fn sealed_text_is_only_where_rotation_looks(place: StateLocation) {
     let ring = ring_path(&place);
     write_ring(&ring, &[1]);
     let store = open_with(&place, &ring).await;
@@ -266,7 +266,7 @@ async fn sealed_text_is_only_where_rotation_looks(place: Place) {
 }
 
 /// For callers that cannot wait for all of it: each part is short, the word between them survives being written down.
-async fn a_rotation_in_parts_ends(place: Place) {
+async fn a_rotation_in_parts_ends(place: StateLocation) {
     let ring = ring_path(&place);
     write_ring(&ring, &[1]);
     let store = open_with(&place, &ring).await;

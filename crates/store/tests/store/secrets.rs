@@ -37,7 +37,7 @@ fn search(folder: &std::path::Path, needles: &[&str]) -> String {
     String::from_utf8(found.stdout).unwrap()
 }
 
-async fn no_secret_is_found_in_any_file_of_the_state(place: Place) {
+async fn no_secret_is_found_in_any_file_of_the_state(place: StateLocation) {
     let home = place.open().await;
     let run = home.store.begin_run("test").await.unwrap();
     run.save_resource(account(OLD_TOKEN)).await.unwrap();
@@ -88,7 +88,7 @@ async fn no_secret_is_found_in_any_file_of_the_state(place: Place) {
     assert!(!format!("{stored:?}").contains(TOKEN));
 }
 
-async fn writing_back_what_was_read_without_secrets_keeps_them(place: Place) {
+async fn writing_back_what_was_read_without_secrets_keeps_them(place: StateLocation) {
     let home = place.open().await;
     let run = home.store.begin_run("test").await.unwrap();
     let id = save(&run, "shop").await;
@@ -109,7 +109,7 @@ async fn writing_back_what_was_read_without_secrets_keeps_them(place: Place) {
     assert!(home.store.secrets_of(&id, "nothing").await.unwrap().is_empty());
 }
 
-async fn a_sealed_value_that_was_moved_does_not_open(place: Place) {
+async fn a_sealed_value_that_was_moved_does_not_open(place: StateLocation) {
     let home = place.open().await;
     let run = home.store.begin_run("test").await.unwrap();
     let (mine, theirs) = (save(&run, "mine").await, save(&run, "theirs").await);
@@ -136,7 +136,7 @@ async fn a_sealed_value_that_was_moved_does_not_open(place: Place) {
 }
 
 /// Whoever writes the database puts back what was there before a secret was changed.
-async fn an_earlier_value_of_the_same_row_does_not_open(place: Place) {
+async fn an_earlier_value_of_the_same_row_does_not_open(place: StateLocation) {
     let home = place.open().await;
     let run = home.store.begin_run("test").await.unwrap();
     let id = save(&run, "mine").await;
@@ -186,7 +186,7 @@ async fn an_earlier_value_of_the_same_row_does_not_open(place: Place) {
     assert!(values().await.iter().all(|value| value.as_deref().is_ok_and(|value| value == "again")));
 }
 
-async fn a_real_manifest_is_sealed_where_its_kind_says(place: Place) {
+async fn a_real_manifest_is_sealed_where_its_kind_says(place: StateLocation) {
     let home = place.open().await;
     let run = home.store.begin_run("test").await.unwrap();
     let text = format!(

@@ -17,7 +17,7 @@ on_both! {
     many_at_once_are_each_answered,
 }
 
-async fn a_removed_or_changed_audit_line_shows(place: Place) {
+async fn a_removed_or_changed_audit_line_shows(place: StateLocation) {
     let control = control(&place).await;
     assert_eq!(control.verify_audit().await.unwrap().entries, 0);
     for n in 0..20 {
@@ -68,12 +68,12 @@ async fn a_removed_or_changed_audit_line_shows(place: Place) {
 }
 
 /// What whoever writes the database can do: change an entry and compute all hashes again, as the log does.
-async fn write_anew(place: &Place, change: &str) -> String {
+async fn write_anew(place: &StateLocation, change: &str) -> String {
     computed_anew(place, change, "actor_id").await
 }
 
 /// `actor_id` is what stands for that column, which a log of before does not have.
-async fn computed_anew(place: &Place, change: &str, actor_id: &str) -> String {
+async fn computed_anew(place: &StateLocation, change: &str, actor_id: &str) -> String {
     use sha2::{Digest, Sha256};
     place.sql(change).await;
     let columns = "id || '\u{1}' || at || '\u{1}' || actor || '\u{1}' || action || '\u{1}' || target || '\u{1}' || detail || '\u{1}' || outcome";
@@ -95,15 +95,15 @@ async fn computed_anew(place: &Place, change: &str, actor_id: &str) -> String {
     previous
 }
 
-async fn head_row(place: &Place) -> String {
+async fn head_row(place: &StateLocation) -> String {
     place.texts("SELECT value FROM meta WHERE name = 'audit_head'").await.remove(0)
 }
 
-async fn set_head(place: &Place, value: &str) {
+async fn set_head(place: &StateLocation, value: &str) {
     place.sql(&format!("UPDATE meta SET value = '{value}' WHERE name = 'audit_head'")).await;
 }
 
-async fn a_log_that_was_written_anew_without_the_key_shows(place: Place) {
+async fn a_log_that_was_written_anew_without_the_key_shows(place: StateLocation) {
     let control = control(&place).await;
     for n in 0..5 {
         control.audit(AuditNote { detail: format!("number {n}"), ..note("apply") }, &actor(), at(n)).await.unwrap();
@@ -143,7 +143,7 @@ async fn a_log_that_was_written_anew_without_the_key_shows(place: Place) {
     assert_eq!((since.whole, since.broken_at), (false, Some(6)));
 }
 
-async fn a_log_without_a_genuine_head_goes_on_and_says_so(place: Place) {
+async fn a_log_without_a_genuine_head_goes_on_and_says_so(place: StateLocation) {
     let control = control(&place).await;
     for turn in 0..2 {
         control.audit(note("apply"), &actor(), at(turn)).await.unwrap();
@@ -168,7 +168,7 @@ async fn a_log_without_a_genuine_head_goes_on_and_says_so(place: Place) {
 }
 
 /// Whoever writes the database can go on with the chain by themselves: the head says where it ends.
-async fn entries_that_no_server_wrote_show(place: Place) {
+async fn entries_that_no_server_wrote_show(place: StateLocation) {
     let control = control(&place).await;
     for n in 0..3 {
         control.audit(note("apply"), &actor(), at(n)).await.unwrap();
@@ -197,7 +197,7 @@ async fn entries_that_no_server_wrote_show(place: Place) {
 }
 
 /// The version before kept the head in the clear.
-async fn an_audit_log_of_before_is_taken_over_as_it_is(place: Place) {
+async fn an_audit_log_of_before_is_taken_over_as_it_is(place: StateLocation) {
     // A state of the first schema, with a log as the one before this wrote it.
     crate::upgrade::make(&place).await;
     let dialect = if place.is_sqlite() { "sqlite" } else { "postgres" };
@@ -228,7 +228,7 @@ async fn an_audit_log_of_before_is_taken_over_as_it_is(place: Place) {
 }
 
 /// Without its marks a state would look like one of before, and be taken over with whatever log stands in it.
-async fn a_state_whose_marks_were_taken_out_does_not_open(place: Place) {
+async fn a_state_whose_marks_were_taken_out_does_not_open(place: StateLocation) {
     let first = control(&place).await;
     first.audit(note("apply"), &actor(), at(0)).await.unwrap();
     first.close().await;
@@ -242,7 +242,7 @@ async fn a_state_whose_marks_were_taken_out_does_not_open(place: Place) {
     }
 }
 
-async fn many_at_once_are_each_answered(place: Place) {
+async fn many_at_once_are_each_answered(place: StateLocation) {
     let control = control(&place).await;
     let wakes = control.wakes();
     let applies =

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 const CALLERS: usize = 32;
 const FOR: Duration = Duration::from_secs(5);
 
-async fn measure(place: Place) {
+async fn measure(place: StateLocation) {
     let of = if place.is_sqlite() { "SQLite" } else { "PostgreSQL" };
     let control = control(&place).await;
     let (made, next) = (AtomicU32::new(0), AtomicU32::new(0));

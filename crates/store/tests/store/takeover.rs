@@ -14,7 +14,7 @@ const POSTGRES: &str = include_str!("../../migrations/postgres/0001_first.sql");
 /// Rows as the first schema's berth wrote them. The sealed text was made by it, with the tests' key.
 const ROWS: &str = include_str!("fixtures/schema-1-running.sql");
 
-async fn a_state_of_the_first_schema_is_taken_over(place: Place) {
+async fn a_state_of_the_first_schema_is_taken_over(place: StateLocation) {
     let marks = match place.is_sqlite() {
         true => {
             std::fs::create_dir(place.file().parent().unwrap()).unwrap();

@@ -16,7 +16,7 @@ const ACCOUNT: &str = r#"{"apiVersion":"byoc.berth.dev/v1","kind":"Account","met
     "spec":{"provider":"civo","civo":{"token":{"value":"tok-of-a-state-from-before"},"region":"fra1"}}}"#;
 
 /// The state as it was.
-pub async fn make(place: &Place) {
+pub async fn make(place: &StateLocation) {
     if place.is_sqlite() {
         let file = place.file();
         std::fs::create_dir_all(file.parent().unwrap()).unwrap();
@@ -49,7 +49,7 @@ pub async fn assert_whole(store: &Store) {
     assert_eq!(store.journal(berth_store::Entries::All, 10).await.unwrap().len(), 2);
 }
 
-async fn a_state_of_before_data_keys_goes_on(place: Place) {
+async fn a_state_of_before_data_keys_goes_on(place: StateLocation) {
     make(&place).await;
     let open = || Store::open(Options { key: key(0x11), ..options(&place.address) });
     let wrong = refused(Store::open(options(&place.address)).await);
@@ -76,7 +76,7 @@ async fn a_state_of_before_data_keys_goes_on(place: Place) {
 }
 
 /// The first thing that a new Berth does with an old state may be to read a ring in which the state's key comes second.
-async fn a_key_that_came_between_does_not_hide_the_old_one(place: Place) {
+async fn a_key_that_came_between_does_not_hide_the_old_one(place: StateLocation) {
     make(&place).await;
     let ring = ring_path(&place);
     write_ring(&ring, &[2, 0x11]);

@@ -18,7 +18,7 @@ on_both! {
     an_entry_that_a_dead_run_left_open_is_settled_by_the_next_look,
 }
 
-async fn a_resource_keeps_its_generation_until_its_manifest_changes(place: Place) {
+async fn a_resource_keeps_its_generation_until_its_manifest_changes(place: StateLocation) {
     let home = place.open().await;
     let run = home.store.begin_run("test").await.unwrap();
     let id = vpc("net");
@@ -46,7 +46,7 @@ async fn a_resource_keeps_its_generation_until_its_manifest_changes(place: Place
     assert!(matches!(run.set_deleting(&elsewhere).await, Err(StoreError::Unknown { .. })));
 }
 
-async fn filters_narrow_by_each_part_of_the_identity(place: Place) {
+async fn filters_narrow_by_each_part_of_the_identity(place: StateLocation) {
     let home = place.open().await;
     let run = home.store.begin_run("test").await.unwrap();
     let ids = [("CivoVpc", "a", "dev"), ("CivoVpc", "a", "prod"), ("CivoVpc", "b", "prod"), ("Account", "a", "")];
@@ -74,7 +74,7 @@ async fn filters_narrow_by_each_part_of_the_identity(place: Place) {
     assert_eq!(read, bytewise);
 }
 
-async fn the_life_of_a_unit(place: Place) {
+async fn the_life_of_a_unit(place: StateLocation) {
     let home = place.open().await;
     let run = home.store.begin_run("test").await.unwrap();
     let id = save(&run, "net").await;
@@ -138,7 +138,7 @@ async fn the_life_of_a_unit(place: Place) {
     assert!(home.store.all_units().await.unwrap().is_empty());
 }
 
-async fn history_goes_back_in_pages_and_outlives_the_resource(place: Place) {
+async fn history_goes_back_in_pages_and_outlives_the_resource(place: StateLocation) {
     let home = place.open().await;
     let run = home.store.begin_run("test").await.unwrap();
     let (id, other) = (save(&run, "net").await, save(&run, "other").await);
@@ -162,7 +162,7 @@ async fn history_goes_back_in_pages_and_outlives_the_resource(place: Place) {
     assert_eq!(home.store.events(100).await.unwrap().len(), 3);
 }
 
-async fn one_failing_write_in_a_group_leaves_the_others_whole(place: Place) {
+async fn one_failing_write_in_a_group_leaves_the_others_whole(place: StateLocation) {
     let home = place.open().await;
     let run = home.store.begin_run("test").await.unwrap();
     let id = save(&run, "net").await;
@@ -185,7 +185,7 @@ async fn one_failing_write_in_a_group_leaves_the_others_whole(place: Place) {
     assert_eq!(home.store.units_of(&id).await.unwrap().len(), 294);
 }
 
-async fn writes_at_the_same_time_share_a_commit(place: Place) {
+async fn writes_at_the_same_time_share_a_commit(place: StateLocation) {
     let home = place.open().await;
     let run = home.store.begin_run("test").await.unwrap();
     let id = vpc("net");
@@ -210,7 +210,7 @@ async fn writes_at_the_same_time_share_a_commit(place: Place) {
     assert_eq!(home.store.events(1000).await.unwrap().len(), 600);
 }
 
-async fn a_batch_of_resources_is_saved_whole_or_not_at_all(place: Place) {
+async fn a_batch_of_resources_is_saved_whole_or_not_at_all(place: StateLocation) {
     let home = place.open().await;
     let run = home.store.begin_run("test").await.unwrap();
     let mut batch: Vec<_> = (0..10).map(|n| new_resource(&vpc(&format!("n{n}")), json!({}))).collect();
@@ -224,7 +224,7 @@ async fn a_batch_of_resources_is_saved_whole_or_not_at_all(place: Place) {
     assert_eq!(home.store.resources(&Filter::default()).await.unwrap().len(), 1);
 }
 
-async fn a_stale_run_is_fenced_off(place: Place) {
+async fn a_stale_run_is_fenced_off(place: StateLocation) {
     let home = place.open().await;
     let stale = home.store.begin_run("first").await.unwrap();
     let id = save(&stale, "net").await;
@@ -253,7 +253,7 @@ async fn a_stale_run_is_fenced_off(place: Place) {
     assert_eq!(home.store.resource(&id).await.unwrap().unwrap().generation, 1);
 }
 
-async fn of_many_at_once_one_may_write(place: Place) {
+async fn of_many_at_once_one_may_write(place: StateLocation) {
     let home = place.open().await;
     let mut runs = Vec::new();
     for result in futures::future::join_all((0..8).map(|_| home.store.begin_run("one of many"))).await {
@@ -266,7 +266,7 @@ async fn of_many_at_once_one_may_write(place: Place) {
     save(&runs[0], "net").await;
 }
 
-async fn a_finished_run_frees_the_lock_and_writes_no_more(place: Place) {
+async fn a_finished_run_frees_the_lock_and_writes_no_more(place: StateLocation) {
     let home = place.open().await;
     let first = home.store.begin_run("berth apply -f shop/").await.unwrap();
     match home.store.begin_run("second").await {
@@ -284,7 +284,7 @@ async fn a_finished_run_frees_the_lock_and_writes_no_more(place: Place) {
     assert_eq!(second.fence(), first.fence() + 1);
 }
 
-async fn an_entry_that_a_dead_run_left_open_is_settled_by_the_next_look(place: Place) {
+async fn an_entry_that_a_dead_run_left_open_is_settled_by_the_next_look(place: StateLocation) {
     let home = place.open().await;
     let dead = home.store.begin_run("first").await.unwrap();
     let (id, other) = (save(&dead, "net").await, save(&dead, "other").await);
