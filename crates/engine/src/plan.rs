@@ -174,6 +174,9 @@ impl ResourcePlan {
     }
 }
 
+/// What clouds show of units, by the units' tokens. `None`: it is gone.
+pub type SeenByToken = HashMap<String, Option<Observed>>;
+
 /// A plan and what was seen while making it.
 pub struct Planned {
     /// Shared between the run and whoever reports on it: a plan of thousands of resources is large.
@@ -181,7 +184,7 @@ pub struct Planned {
     /// What stands in the way, by resource. A plan with troubles is not to be carried out.
     pub troubles: Vec<(ResourceId, Trouble)>,
     /// What each object looked like, by its token.
-    pub seen: HashMap<String, Option<Observed>>,
+    pub seen: SeenByToken,
     /// Units that were found by their id, with whom the account belongs to: written down when the plan is carried out.
     pub learned: Vec<UnitState>,
     /// Resources to work on, as they were lowered and checked.
@@ -200,7 +203,7 @@ pub async fn plan(catalog: &dyn Catalog, request: &Request) -> Planned {
         .flat_map(|id| request.known.units.get(id).map(Vec::as_slice).unwrap_or_default())
         .collect();
     let mut troubles = Vec::new();
-    let mut seen = HashMap::with_capacity(states.len());
+    let mut seen = SeenByToken::with_capacity(states.len());
     let mut blind: HashSet<&ResourceId> = HashSet::new();
     let looked = observe(catalog, &states, request.allow_recreate).await;
     let learned = looked.learned;
@@ -229,26 +232,22 @@ pub async fn plan(catalog: &dyn Catalog, request: &Request) -> Planned {
         }
     };
 
-    let mut planner = Planner {
-        catalog,
-        request,
-        wanted_ids: &wanted_ids,
-        seen: &seen,
-        outputs: HashMap::new(),
-        names: Names::default(),
-    };
+    let mut planner =
+        Planner { catalog, request, wanted_ids: &wanted_ids, outputs: HashMap::new(), names: Names::default() };
     let mut resources = Vec::with_capacity(request.wanted.len() + request.unwanted.len());
-    let mut stay = Vec::new();
     let mut prepared = HashMap::new();
     for index in order {
         let wanted = &request.wanted[index];
         if blind.contains(&wanted.manifest.id) {
             continue;
         }
-        match planner.resource(wanted).await {
+        match planner.resource(wanted, &seen).await {
             Ok((plan, one)) => {
                 if stays(request, wanted, &plan) {
-                    stay.push(&wanted.manifest.id);
+                    // Nobody looks again at what stays as it is; in a fleet, that is nearly all that was seen.
+                    for state in request.known.units.get(&plan.id).into_iter().flatten() {
+                        seen.remove(&state.token);
+                    }
                 } else if one.is_known() {
                     prepared.insert(plan.id.clone(), one);
                 }
@@ -258,9 +257,6 @@ pub async fn plan(catalog: &dyn Catalog, request: &Request) -> Planned {
                 troubles.push((wanted.manifest.id.clone(), adoptable(trouble, &wanted.manifest.id)));
             }
         }
-    }
-    for state in stay.into_iter().filter_map(|id| request.known.units.get(id)).flatten() {
-        seen.remove(&state.token);
     }
     resources.extend(deletions(catalog, request, &seen).await);
     let plan = Arc::new(Plan { resources, much_gone: tally.much_gone() });
@@ -290,7 +286,7 @@ fn is_overdue(state: &UnitState) -> bool {
     shows_up_by(state, Duration::ZERO).is_none()
 }
 
-/// Nobody looks again at what stays as it is; in a fleet, that is nearly all that was seen.
+/// Whether nothing is left to do for it, not even in the state.
 fn stays(request: &Request, wanted: &Wanted, plan: &ResourcePlan) -> bool {
     let known = request.known.resources.get(&plan.id);
     plan.action == Action::Unchanged && known.is_some_and(|k| k.settled && k.manifest == wanted.manifest)
@@ -300,7 +296,6 @@ struct Planner<'a> {
     catalog: &'a dyn Catalog,
     request: &'a Request,
     wanted_ids: &'a HashMap<&'a ResourceId, usize>,
-    seen: &'a HashMap<String, Option<Observed>>,
     /// Outputs of the resources planned so far; unknown ones are marked.
     outputs: HashMap<ResourceId, Props>,
     names: Names,
@@ -315,7 +310,7 @@ struct PlannedUnit {
 }
 
 impl Planner<'_> {
-    async fn resource(&mut self, wanted: &Wanted) -> Result<(ResourcePlan, Prepared), Trouble> {
+    async fn resource(&mut self, wanted: &Wanted, seen: &SeenByToken) -> Result<(ResourcePlan, Prepared), Trouble> {
         let id = &wanted.manifest.id;
         let lowered = lower(self.catalog, wanted, &self.request.label_prefix, &|target| self.target(target))?;
         let given = given(&wanted.manifest, &|target| self.target(target));
@@ -350,7 +345,7 @@ impl Planner<'_> {
                 ))
                 .help("delete the resource and apply it again, or put the account back"));
             }
-            let observed = state.and_then(|s| self.seen.get(&s.token)).and_then(Option::as_ref);
+            let observed = state.and_then(|s| seen.get(&s.token)).and_then(Option::as_ref);
             // A look by name may find what is being replaced: it is not the new object.
             let observed = observed.filter(|seen| !replaced(states, &live, &unit.key).any(|old| old == seen.id));
             let PlannedUnit { plan: planned, outputs, checked: resolved } =
@@ -368,7 +363,7 @@ impl Planner<'_> {
             made.insert(unit.key.clone(), outputs);
             units.push(planned);
         }
-        let going = self.going(provider.as_deref(), &lowered, states, &live, &units).await?;
+        let going = self.going(provider.as_deref(), &lowered, states, &live, seen, &units).await?;
         units.extend(going);
 
         self.outputs.insert(id.clone(), outputs_of(&lowered, &made));
@@ -392,6 +387,7 @@ impl Planner<'_> {
         lowered: &Lowered,
         states: &[UnitState],
         live: &HashMap<&str, &UnitState>,
+        seen: &SeenByToken,
         units: &[UnitPlan],
     ) -> Result<Vec<UnitPlan>, Trouble> {
         let keys: HashSet<&str> = lowered.units.iter().map(|u| u.key.as_str()).collect();
@@ -405,12 +401,12 @@ impl Planner<'_> {
                 true => continue,
             };
             let handler = provider.and_then(|p| p.handler(&state.unit_type));
-            let observed = self.seen.get(&state.token).and_then(Option::as_ref);
+            let observed = seen.get(&state.token).and_then(Option::as_ref);
             if let (Some(handler), Some(observed)) = (handler, observed.filter(|_| !keys.contains(state.key.as_str())))
             {
                 handler.check_leaving(observed, units).await?;
             }
-            going.push(gone(state, handler, self.seen.get(&state.token).is_none_or(Option::is_some), Some(reason)));
+            going.push(gone(state, handler, seen.get(&state.token).is_none_or(Option::is_some), Some(reason)));
         }
         Ok(going)
     }

@@ -78,10 +78,7 @@ pub async fn apply(workspace: &Workspace, source: ApplySource, options: &ChangeO
 /// The manifests, or the addresses of those that are in the state.
 fn read(workspace: &Workspace, source: ApplySource) -> Result<(Given, Option<Vec<Address>>), Failure> {
     Ok(match source {
-        ApplySource::Files(loaded) => {
-            let manifests = loaded.manifests.into_iter().map(Arc::new).collect();
-            (Given { manifests, promise: None }, None)
-        }
+        ApplySource::Files(loaded) => (Given { manifests: loaded.into_manifests(), promise: None }, None),
         ApplySource::StackInput(manifest, credentials) => {
             workspace.give(credentials);
             (Given { manifests: vec![manifest], promise: None }, None)

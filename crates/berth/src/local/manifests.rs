@@ -118,6 +118,11 @@ fn read(paths: &[PathBuf], known: &HashSet<ResourceId>) -> Loaded {
 }
 
 impl Loaded {
+    /// The manifests alone; what only serves to tell of mistakes in them is let go.
+    pub fn into_manifests(self) -> Vec<Arc<Manifest>> {
+        self.manifests.into_iter().map(Arc::new).collect()
+    }
+
     fn join(&mut self, known: &HashSet<ResourceId>) {
         self.graph = graph(&self.manifests, known);
     }

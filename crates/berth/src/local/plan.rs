@@ -8,11 +8,11 @@ use super::workspace::Workspace;
 use crate::backend::{PlanOptions, Proposal};
 use crate::failure::Failure;
 use crate::view::confirm::protected;
-use berth_model::{Manifest, ResourceId};
+use berth_model::ResourceId;
 use std::sync::Arc;
 
 pub async fn plan(workspace: &Workspace, loaded: Loaded, options: &PlanOptions<'_>) -> Result<Proposal, Failure> {
-    let manifests: Vec<Arc<Manifest>> = loaded.manifests.into_iter().map(Arc::new).collect();
+    let manifests = loaded.into_manifests();
     let place = |id: &ResourceId| manifests.iter().find(|m| m.id == *id).and_then(|m| m.place());
     let (mut request, clouds) = workspace.request(&manifests, Vec::new()).await?;
     request.allow_recreate = options.recreate.allow_recreate;

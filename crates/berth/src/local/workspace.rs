@@ -7,6 +7,7 @@ use crate::local::project;
 use crate::local::sandbox::{Sandboxed, connect_or_start};
 use berth_clouds::accounts::Accounts;
 use berth_clouds::{Clouds, Credentials, label_prefix};
+use berth_engine::unit::UnitState;
 use berth_engine::{Known, Request, Wanted, parents};
 use berth_model::{Manifest, ResourceId};
 use berth_store::{Filter, Options, Run, Store, StoreError};
@@ -125,7 +126,7 @@ impl Workspace {
             known.resources.insert(stored.id, resource);
         }
         for unit in self.store.all_units().await? {
-            known.units.entry(unit.resource.clone()).or_default().push(unit);
+            add_unit(&mut known, unit);
         }
         Ok(known)
     }
@@ -143,7 +144,7 @@ impl Workspace {
                 let chosen: Option<HashSet<&ResourceId>> = ids.map(|ids| ids.iter().collect());
                 for unit in self.store.all_units().await? {
                     if chosen.as_ref().is_none_or(|chosen| chosen.contains(&unit.resource)) {
-                        known.units.entry(unit.resource.clone()).or_default().push(unit);
+                        add_unit(&mut known, unit);
                     }
                 }
             }
@@ -184,6 +185,11 @@ impl Workspace {
         let request = Request { wanted, unwanted, known, label_prefix, allow_recreate: false, owners };
         Ok((request, accounts.into_clouds()))
     }
+}
+
+/// Most resources have one unit: room for more would be a large part of a fleet's memory.
+fn add_unit(known: &mut Known, unit: UnitState) {
+    known.units.entry(unit.resource.clone()).or_insert_with(|| Vec::with_capacity(1)).push(unit);
 }
 
 /// The state, which must be there; where it is not, what to do instead.
