@@ -90,13 +90,14 @@ impl StoredResource {
     }
 
     /// What the engine needs of it, secrets sealed.
+    pub fn into_known(self) -> Result<(ResourceId, KnownResource), StoreError> {
+        let manifest = Arc::new(self.manifest(&self.sealed_manifest()?)?);
+        let settled = self.settled();
+        Ok((self.id, KnownResource { manifest, outputs: self.status.outputs, facts: self.status.facts, settled }))
+    }
+
     pub fn known(&self) -> Result<KnownResource, StoreError> {
-        Ok(KnownResource {
-            manifest: Arc::new(self.manifest(&self.sealed_manifest()?)?),
-            outputs: self.status.outputs.clone(),
-            facts: self.status.facts.clone(),
-            settled: self.settled(),
-        })
+        Ok(self.clone().into_known()?.1)
     }
 }
 

@@ -92,14 +92,20 @@ fn read(workspace: &Workspace, source: ApplySource) -> Result<(Given, Option<Vec
     })
 }
 
+/// Manifests that are written in one transaction: a fleet's are not held in memory as rows all at once.
+const SAVED_AT_ONCE: usize = 2_000;
+
 /// Writes the desired state, before anything is done about it. Answers whether all of it was carried out before.
 async fn save(run: &Run, request: &mut Request) -> Result<bool, Failure> {
+    let Request { wanted, known, .. } = request;
     let mut all = true;
-    for stored in run.save_manifests(request.wanted.iter().map(|wanted| &*wanted.manifest)).await? {
-        let is_settled = stored.settled();
-        all &= is_settled;
-        if let Some(known) = request.known.resources.get_mut(&stored.id) {
-            known.settled = is_settled;
+    for part in wanted.chunks(SAVED_AT_ONCE) {
+        for stored in run.save_manifests(part.iter().map(|wanted| &*wanted.manifest)).await? {
+            let is_settled = stored.settled();
+            all &= is_settled;
+            if let Some(known) = known.resources.get_mut(&stored.id) {
+                known.settled = is_settled;
+            }
         }
     }
     Ok(all)

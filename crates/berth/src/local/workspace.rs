@@ -119,11 +119,11 @@ impl Workspace {
         let declared: HashMap<&ResourceId, &Arc<Manifest>> = declared.iter().map(|m| (&m.id, m)).collect();
         let mut known = Known::default();
         for stored in self.store.resources(&Filter::default()).await? {
-            let mut resource = stored.known()?;
-            if let Some(same) = declared.get(&stored.id).filter(|m| ***m == resource.manifest) {
+            let (id, mut resource) = stored.into_known()?;
+            if let Some(same) = declared.get(&id).filter(|m| ***m == resource.manifest) {
                 resource.manifest = (*same).clone();
             }
-            known.resources.insert(stored.id, resource);
+            known.resources.insert(id, resource);
         }
         for unit in self.store.all_units().await? {
             add_unit(&mut known, unit);
