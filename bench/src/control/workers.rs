@@ -6,8 +6,11 @@ use anyhow::{Context as _, Result, bail};
 use berth_server::client::{Client, Connection};
 use berth_server::context::Context;
 use berth_server::pb::record_request::Write;
-use berth_server::pb::{LeaseRequest, LeasedTask, RecordRequest, ReportRequest, ResourceId, StatusRow};
+use berth_server::pb::{
+    LeaseRequest, LeasedTask, RecordRequest, ReportRequest, ResourceId, StatusRow, SubmitPlanRequest,
+};
 use secrecy::SecretString;
+use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -113,11 +116,22 @@ pub async fn drain(link: &Link, workers: usize, tasks: u64, time: Duration) -> R
     Ok(Done { tasks: reported.load(Ordering::Relaxed), seconds: last_report.load(Ordering::Relaxed) as f64 / 1e6 })
 }
 
-/// What a worker tells the server of a task that went well: the status, durable before the answer, then the end. Without the
-/// status the resource would not be Ready, and the controller would have it done again.
+/// What a worker tells the server of a task that went well: the plan, which the server must accept, the status, durable before
+/// the answer, then the end. Without the status the resource would not be Ready, and the controller would have it done again.
 async fn carry_out(client: Client, task: LeasedTask) -> Result<()> {
     let context: Context = serde_json::from_slice(&task.context).context("a task's context cannot be read")?;
     let id = context.resource.context("a task without a resource")?;
+    // The units of `server::fleet_manifest`.
+    let units = json!([
+        {"key": "cluster", "unit_type": "civo.cluster", "op": "create"},
+        {"key": "pool/batch", "unit_type": "civo.pool", "op": "create"},
+    ]);
+    let plan = json!({"resources": [{"id": id, "action": "create", "units": units}]});
+    let submit = SubmitPlanRequest { held: task.held.clone(), plan: plan.to_string().into(), ..Default::default() };
+    let verdict = client.worker().submit_plan(submit).await.context("a plan was not taken")?.into_inner();
+    if !verdict.proceed {
+        bail!("a plan may not be carried out: {}", verdict.message);
+    }
     let status = StatusRow {
         state: "Ready".into(),
         outputs: "{}".into(),
