@@ -278,7 +278,8 @@ static SIMULATED: SimulatedCloud = SimulatedCloud {
     title: "Harbour",
     port: 7079,
     store: || Box::new(Store::default()),
-    api: |world, _: Arc<KubeServer>| Arc::new(HarbourApi { world }),
+    api: |world, _: Arc<KubeServer>, _| Ok(Arc::new(HarbourApi { world })),
+    options: &[],
     storage_class: ("crane", "crane.harbour.example"),
     client: None,
     environment: &[],
@@ -340,7 +341,7 @@ impl Api for HarbourApi {
         self.world.with(|view: &mut View<'_, Store>| answer(view, call, &path))
     }
 
-    fn refuse(&self, refusal: &Refusal) -> Reply {
+    fn refuse(&self, _: Option<&Call>, refusal: &Refusal) -> Reply {
         Reply::text(refusal.status(), refusal.to_string())
     }
 }

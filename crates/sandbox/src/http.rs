@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use bytes::Bytes;
+use hyper::header::AUTHORIZATION;
 use hyper::{HeaderMap, Method};
 use percent_encoding::percent_decode_str;
 use serde::Serialize;
@@ -19,8 +20,26 @@ pub trait Cloud: Send + Sync + 'static {
 
     fn handle(&self, call: &Call) -> Reply;
 
-    /// The cloud's own error for something that the core refuses.
-    fn refuse(&self, refusal: &Refusal) -> Reply;
+    /// The cloud's own error for something that the core refuses. `call` is missing where it could not be read to its end.
+    fn refuse(&self, call: Option<&Call>, refusal: &Refusal) -> Reply;
+
+    /// Method and path by which faults, counts and events know a call. An API that names its actions elsewhere says here
+    /// what they are, and which of them only read.
+    fn seen_as(&self, call: &Call) -> (Method, String) {
+        (call.method.clone(), call.path.clone())
+    }
+
+    /// Whether a call may be served when `token` is the only one accepted. The scheme is `bearer` in any case.
+    fn authorised(&self, call: &Call, token: &str) -> bool {
+        let given = call.headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+        given
+            .and_then(|text| text.split_once(' '))
+            .is_some_and(|(scheme, given)| scheme.eq_ignore_ascii_case("bearer") && given.trim() == token)
+    }
+
+    fn max_body_bytes(&self) -> usize {
+        MAX_BODY_BYTES
+    }
 }
 
 /// A refusal that every cloud has, each in its own words.
@@ -37,7 +56,7 @@ pub enum Refusal {
     BadToken,
     #[error("no such path")]
     UnknownPath,
-    #[error("the body is larger than {MAX_BODY_BYTES} bytes")]
+    #[error("the body is larger than is taken here")]
     BodyTooLarge,
     #[error("the body is not the JSON expected: {0}")]
     BadBody(String),
@@ -90,6 +109,8 @@ pub struct Call {
     pub method: Method,
     pub path: String,
     pub query: Vec<(String, String)>,
+    /// As it came, for those who check signatures.
+    pub raw_query: String,
     pub headers: HeaderMap,
     pub body: Bytes,
     pub effects: Effects,
@@ -98,7 +119,8 @@ pub struct Call {
 impl Call {
     pub fn new(method: Method, uri: &hyper::Uri, headers: HeaderMap, body: Bytes) -> Call {
         let query = uri.query().map(parse_query).unwrap_or_default();
-        Call { method, path: uri.path().to_owned(), query, headers, body, effects: Effects::default() }
+        let (path, raw_query) = (uri.path().to_owned(), uri.query().unwrap_or_default().to_owned());
+        Call { method, path, query, raw_query, headers, body, effects: Effects::default() }
     }
 
     /// The parts of the path between slashes, decoded: `/v2/networks/ID` is `["v2", "networks", "ID"]`.
@@ -121,10 +143,6 @@ impl Call {
         let body: &[u8] = if self.body.is_empty() { b"{}" } else { &self.body };
         serde_json::from_slice(body).map_err(|e| Refusal::BadBody(e.to_string()))
     }
-
-    pub fn mutating(&self) -> bool {
-        mutating(&self.method)
-    }
 }
 
 pub fn mutating(method: &Method) -> bool {
@@ -141,7 +159,7 @@ pub fn parse_query(query: &str) -> Vec<(String, String)> {
 #[derive(Debug)]
 pub struct Reply {
     pub status: u16,
-    pub content_type: &'static str,
+    pub content_type: Cow<'static, str>,
     pub headers: Vec<(&'static str, String)>,
     pub body: Bytes,
 }
@@ -156,15 +174,15 @@ impl Reply {
 
     /// JSON that is already written, for lists that are serialised object by object.
     pub fn raw_json(status: u16, body: Vec<u8>) -> Reply {
-        Reply { status, content_type: "application/json", headers: vec![], body: body.into() }
+        Reply { status, content_type: "application/json".into(), headers: vec![], body: body.into() }
     }
 
     pub fn text(status: u16, body: impl Into<String>) -> Reply {
-        Reply { status, content_type: "text/plain; charset=utf-8", headers: vec![], body: body.into().into() }
+        Reply { status, content_type: "text/plain; charset=utf-8".into(), headers: vec![], body: body.into().into() }
     }
 
     pub fn empty(status: u16) -> Reply {
-        Reply { status, content_type: "application/json", headers: vec![], body: Bytes::new() }
+        Reply { status, content_type: "application/json".into(), headers: vec![], body: Bytes::new() }
     }
 
     /// `name` in lower case.

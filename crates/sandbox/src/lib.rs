@@ -5,6 +5,7 @@
 //! caller sees follows from the simulated clock at the moment of the call.
 
 mod admin;
+pub mod aws;
 pub mod civo;
 pub mod clock;
 pub mod digitalocean;
@@ -27,7 +28,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 pub use clock::{SimTime, Speed};
-pub use registry::CloudName;
+pub use registry::{CloudName, CloudOption, CloudOptions};
 pub use rule::{Rule, RuleError};
 pub use world::{ClusterView, NodeView, TaintView, World};
 
@@ -50,6 +51,8 @@ pub struct Config {
     /// The only token accepted; without it any will do.
     pub token: Option<String>,
     pub quota: Quota,
+    /// Settings of single clouds.
+    pub options: BTreeMap<CloudName, CloudOptions>,
 }
 
 impl Default for Config {
@@ -63,6 +66,7 @@ impl Default for Config {
             seed: 0,
             token: None,
             quota: Quota::default(),
+            options: BTreeMap::new(),
         }
     }
 }
@@ -106,6 +110,8 @@ pub enum SandboxError {
     State { path: PathBuf, source: io::Error },
     #[error("state file {}, line {line}: {reason}", path.display())]
     StateUnreadable { path: PathBuf, line: usize, reason: String },
+    #[error("{cloud}: {reason}")]
+    Option { cloud: CloudName, reason: String },
     #[error("TLS for the clusters' Kubernetes APIs: {0}")]
     Tls(String),
 }
@@ -145,7 +151,9 @@ impl Sandbox {
         let kube = Arc::new(KubeServer::start(config.kube, config.state.as_deref(), world.clone()).await?);
         let mut clouds = BTreeMap::new();
         for (cloud, listener) in listeners {
-            let api = (cloud.api)(world.clone(), kube.clone());
+            let options = config.options.get(&cloud.name).cloned().unwrap_or_default();
+            let api = (cloud.api)(world.clone(), kube.clone(), &options);
+            let api = api.map_err(|reason| SandboxError::Option { cloud: cloud.name, reason })?;
             clouds.insert(cloud.name, Server::start(listener, api, world.clone(), config.token.clone())?);
         }
         Ok(Sandbox { world, kube, clouds })

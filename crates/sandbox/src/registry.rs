@@ -12,9 +12,9 @@ use crate::http::Cloud;
 use crate::kube::KubeServer;
 use crate::table::AnyTable;
 use crate::world::{ClusterView, World};
-use crate::{civo, digitalocean};
+use crate::{aws, civo, digitalocean};
 
-static BUILT_IN: [&SimulatedCloud; 2] = [&civo::CLOUD, &digitalocean::CLOUD];
+static BUILT_IN: [&SimulatedCloud; 3] = [&civo::CLOUD, &digitalocean::CLOUD, &aws::CLOUD];
 static ADDED: OnceLock<Vec<&'static SimulatedCloud>> = OnceLock::new();
 
 /// The name of a cloud: in fault rules, in addresses, in the ledger.
@@ -36,6 +36,17 @@ impl fmt::Display for CloudName {
 /// Address and token in, what to type out.
 pub type CallWith = fn(&str, &str) -> String;
 
+/// A setting that only one cloud has.
+pub struct CloudOption {
+    pub name: &'static str,
+    pub help: &'static str,
+    /// What stands for its value in help; a switch has none.
+    pub value: Option<&'static str>,
+}
+
+/// The options that were given, by name; a switch has an empty value.
+pub type CloudOptions = BTreeMap<&'static str, String>;
+
 /// What the sandbox knows of one cloud.
 pub struct SimulatedCloud {
     pub name: CloudName,
@@ -45,7 +56,10 @@ pub struct SimulatedCloud {
     pub port: u16,
     /// No objects yet.
     pub store: fn() -> Box<dyn CloudStore>,
-    pub api: fn(Arc<World>, Arc<KubeServer>) -> Arc<dyn Cloud>,
+    /// Answers what is wrong with the options, if anything.
+    pub api: fn(Arc<World>, Arc<KubeServer>, &CloudOptions) -> Result<Arc<dyn Cloud>, String>,
+    /// What can be asked of this cloud alone: `--NAME-OPTION`.
+    pub options: &'static [CloudOption],
     /// The storage class of its clusters, and what provisions its volumes.
     pub storage_class: (&'static str, &'static str),
     /// The cloud's own command-line program, and how it is called with this address and token.

@@ -8,16 +8,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
+use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use hyper::service::service_fn;
-use hyper::{Request, Response};
+use hyper::{Method, Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::faults::FaultEffect;
-use crate::http::{Call, Cloud, MAX_BODY_BYTES, Refusal, Reply};
+use crate::http::{Call, Cloud, Refusal, Reply, mutating};
 use crate::world::World;
 use crate::{SandboxError, admin};
 
@@ -31,6 +31,12 @@ pub struct Server {
     addr: SocketAddr,
     stop: watch::Sender<bool>,
     accepting: JoinHandle<()>,
+}
+
+/// How faults, counts and events know a call.
+struct Seen {
+    method: Method,
+    path: String,
 }
 
 /// Returned by the service to make hyper close the connection without an answer.
@@ -124,9 +130,9 @@ async fn serve(stream: TcpStream, port: Arc<Port>) {
 impl Port {
     async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Dropped> {
         let (head, body) = request.into_parts();
-        let body = match read(body).await {
+        let body = match read(body, self.cloud.max_body_bytes()).await {
             Ok(body) => body,
-            Err(Some(refusal)) => return Ok(respond(self.cloud.refuse(&refusal))),
+            Err(Some(refusal)) => return Ok(respond(self.cloud.refuse(None, &refusal))),
             Err(None) => return Err(Dropped),
         };
         let call = Call::new(head.method, &head.uri, head.headers, body);
@@ -138,104 +144,97 @@ impl Port {
 
     async fn judge(self: Arc<Self>, mut call: Call) -> Result<Reply, Dropped> {
         let traffic = self.world.traffic(self.cloud.name());
-        traffic.count(&call.method);
-        if !self.authorised(&call) {
-            return Ok(self.cloud.refuse(&Refusal::BadToken));
+        let (method, path) = self.cloud.seen_as(&call);
+        let seen = Seen { method, path };
+        traffic.count(&seen.method);
+        if self.token.as_ref().is_some_and(|token| !self.cloud.authorised(&call, token)) {
+            return Ok(self.cloud.refuse(Some(&call), &Refusal::BadToken));
         }
-        let verdict = self.world.faults().judge(self.cloud.name(), &call.method, &call.path);
+        let verdict = self.world.faults().judge(self.cloud.name(), &seen.method, &seen.path);
         if !verdict.delay.is_zero() {
             tokio::time::sleep(verdict.delay).await;
         }
         call.effects = verdict.effects;
         match verdict.outcome {
             FaultEffect::Pass => {
-                let reply = self.handle(&call);
-                self.record(&call, None, Some(&reply), reply.ok());
+                let reply = self.handle(&call, &seen);
+                self.record(&seen, None, Some(&reply), reply.ok());
                 Ok(reply)
             }
             FaultEffect::Refuse(refusal) => {
-                let mut reply = self.cloud.refuse(&refusal);
+                let mut reply = self.cloud.refuse(Some(&call), &refusal);
                 if let Some(wait) = refusal.retry_after() {
                     reply = reply.header("retry-after", wait.to_string());
                 }
-                self.record(&call, Some("refused"), Some(&reply), false);
+                self.record(&seen, Some("refused"), Some(&reply), false);
                 Ok(reply)
             }
             FaultEffect::DropBefore => {
-                self.record(&call, Some("drop-before"), None, false);
+                self.record(&seen, Some("drop-before"), None, false);
                 Err(Dropped)
             }
             FaultEffect::DropAfter => {
-                let reply = self.handle(&call);
-                self.record(&call, Some("drop-after"), None, reply.ok());
+                let reply = self.handle(&call, &seen);
+                self.record(&seen, Some("drop-after"), None, reply.ok());
                 Err(Dropped)
             }
             FaultEffect::HoldBefore => {
-                self.record(&call, Some("hold-before"), None, false);
+                self.record(&seen, Some("hold-before"), None, false);
                 let _held = traffic.hold();
                 never().await;
                 Err(Dropped)
             }
             FaultEffect::HoldAfter => {
-                let reply = self.handle(&call);
-                self.record(&call, Some("hold-after"), None, reply.ok());
+                let reply = self.handle(&call, &seen);
+                self.record(&seen, Some("hold-after"), None, reply.ok());
                 let _held = traffic.hold();
                 never().await;
                 Err(Dropped)
             }
             FaultEffect::Late(after) => {
-                let reply = self.cloud.refuse(&Refusal::Injected { status: 504, retry_after: None });
-                self.record(&call, Some("late"), Some(&reply), false);
+                let reply = self.cloud.refuse(Some(&call), &Refusal::Injected { status: 504, retry_after: None });
+                self.record(&seen, Some("late"), Some(&reply), false);
                 traffic.late_begins();
                 let port = self.clone();
-                tokio::spawn(async move { port.act_late(&call, after).await });
+                tokio::spawn(async move { port.act_late(&call, &seen, after).await });
                 Ok(reply)
             }
         }
     }
 
     /// Acts on a call whose caller was told that it failed, and may be gone. A sandbox that stops meanwhile never does.
-    async fn act_late(&self, call: &Call, after: Duration) {
+    async fn act_late(&self, call: &Call, seen: &Seen, after: Duration) {
         let mut stopped = self.stopped.clone();
         tokio::select! {
             _ = stopped.wait_for(|stopped| *stopped) => {}
             () = tokio::time::sleep(after) => {
-                let reply = self.handle(call);
-                self.record(call, Some("acted on late"), None, reply.ok());
+                let reply = self.handle(call, seen);
+                self.record(seen, Some("acted on late"), None, reply.ok());
             }
         }
         self.world.traffic(self.cloud.name()).late_ends();
     }
 
-    fn handle(&self, call: &Call) -> Reply {
+    fn handle(&self, call: &Call, seen: &Seen) -> Reply {
         let mut reply = match self.world.broken() {
             None => self.cloud.handle(call),
-            Some(reason) => self.cloud.refuse(&Refusal::StateFile(reason.to_owned())),
+            Some(reason) => self.cloud.refuse(Some(call), &Refusal::StateFile(reason.to_owned())),
         };
         // A change that is not in the state file must not be answered as if it were.
         if let (true, Some(reason)) = (reply.ok(), self.world.broken()) {
-            reply = self.cloud.refuse(&Refusal::StateFile(reason.to_owned()));
+            reply = self.cloud.refuse(Some(call), &Refusal::StateFile(reason.to_owned()));
         }
-        let (cloud, method, path, status) = (self.cloud.name(), &call.method, &call.path, reply.status);
+        let (cloud, method, path, status) = (self.cloud.name(), &seen.method, &seen.path, reply.status);
         tracing::debug!(%cloud, %method, path, status, "call");
         reply
     }
 
-    fn record(&self, call: &Call, fault: Option<&'static str>, reply: Option<&Reply>, took_effect: bool) {
-        if call.mutating() {
+    fn record(&self, seen: &Seen, fault: Option<&'static str>, reply: Option<&Reply>, took_effect: bool) {
+        if mutating(&seen.method) {
             let traffic = self.world.traffic(self.cloud.name());
-            let seen = (reply.map(|r| r.status), took_effect);
-            traffic.record(self.world.now(), &call.method, &call.path, fault, seen);
+            let answered = (reply.map(|r| r.status), took_effect);
+            traffic.record(self.world.now(), &seen.method, &seen.path, fault, answered);
         }
-    }
-
-    /// Any token will do unless one was asked for; the scheme is `bearer` in any case.
-    fn authorised(&self, call: &Call) -> bool {
-        let Some(wanted) = &self.token else { return true };
-        let given = call.headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-        given
-            .and_then(|text| text.split_once(' '))
-            .is_some_and(|(scheme, token)| scheme.eq_ignore_ascii_case("bearer") && token.trim() == wanted)
     }
 }
 
@@ -245,8 +244,8 @@ async fn never() -> Infallible {
 }
 
 /// `Err(None)`: the client went away or never finished, so nobody is there to answer.
-async fn read(body: Incoming) -> Result<Bytes, Option<Refusal>> {
-    let collected = tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, MAX_BODY_BYTES).collect()).await;
+async fn read(body: Incoming, max_bytes: usize) -> Result<Bytes, Option<Refusal>> {
+    let collected = tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, max_bytes).collect()).await;
     match collected {
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Some(Refusal::BodyTooLarge)),
@@ -259,7 +258,9 @@ fn respond(reply: Reply) -> Response<Full<Bytes>> {
     *response.status_mut() =
         hyper::StatusCode::from_u16(reply.status).unwrap_or(hyper::StatusCode::INTERNAL_SERVER_ERROR);
     let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(reply.content_type));
+    if let Ok(value) = HeaderValue::from_str(&reply.content_type) {
+        headers.insert(CONTENT_TYPE, value);
+    }
     for (name, value) in reply.headers {
         if let Ok(value) = HeaderValue::from_str(&value) {
             headers.insert(HeaderName::from_static(name), value);

@@ -81,7 +81,8 @@ async fn serve(args: Args, fail: Vec<Rule>, folder: &Path) -> CommandResult {
         leave_terminal();
     }
     let config = Config {
-        clouds: args.clouds.0.clone(),
+        clouds: args.clouds.addresses.clone(),
+        options: args.clouds.options.clone(),
         kube: args.kube,
         speed: args.speed,
         state: args.state.clone(),

@@ -35,12 +35,13 @@ pub static CLOUD: SimulatedCloud = SimulatedCloud {
     title: "Civo",
     port: 7070,
     store: || Box::new(Store::default()),
-    api: |world, kube| Arc::new(Civo { world, kube }),
+    api: |world, kube, _| Ok(Arc::new(Civo { world, kube })),
     storage_class: ("civo-volume", "csi.civo.com"),
     client: Some(("civo", |url, token| {
         let config = json!({"meta": {"url": url, "default_region": "FRA1"}});
         format!("echo '{config}' > sandbox.json && CIVO_TOKEN={token} civo --config sandbox.json …")
     })),
+    options: &[],
     environment: &[("CIVO_REGION", "FRA1")],
 };
 
@@ -101,7 +102,7 @@ impl Cloud for Civo {
         self.route(call).unwrap_or_else(|failure| failure.reply())
     }
 
-    fn refuse(&self, refusal: &Refusal) -> Reply {
+    fn refuse(&self, _: Option<&Call>, refusal: &Refusal) -> Reply {
         errors::refuse(refusal)
     }
 }

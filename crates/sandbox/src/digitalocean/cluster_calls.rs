@@ -361,7 +361,7 @@ fn context(cluster: &Cluster) -> String {
 pub fn kubeconfig(state: &State, kube: &KubeServer, id: &str) -> Answer<Reply> {
     let cluster = with_control_plane(state, id)?;
     let text = kube::kubeconfig_with_token(kube, id, &context(cluster));
-    Ok(Reply { content_type: "application/yaml", ..Reply::text(200, text) })
+    Ok(Reply { content_type: "application/yaml".into(), ..Reply::text(200, text) })
 }
 
 pub fn credentials(state: &State, kube: &KubeServer, call: &Call, id: &str) -> Answer<Reply> {

@@ -37,9 +37,10 @@ pub static CLOUD: SimulatedCloud = SimulatedCloud {
     title: "DigitalOcean",
     port: 7071,
     store: || Box::new(Store::default()),
-    api: |world, kube| Arc::new(DigitalOcean { world, kube }),
+    api: |world, kube, _| Ok(Arc::new(DigitalOcean { world, kube })),
     storage_class: ("do-block-storage", "dobs.csi.digitalocean.com"),
     client: Some(("doctl", |url, token| format!("doctl --api-url {url} --access-token {token} …"))),
+    options: &[],
     environment: &[],
 };
 
@@ -98,7 +99,7 @@ impl Cloud for DigitalOcean {
         self.metered(reply, meter)
     }
 
-    fn refuse(&self, refusal: &Refusal) -> Reply {
+    fn refuse(&self, _: Option<&Call>, refusal: &Refusal) -> Reply {
         stamp(errors::of(refusal).reply())
     }
 }
