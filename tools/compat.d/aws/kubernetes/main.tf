@@ -245,8 +245,8 @@ resource "aws_eks_access_policy_association" "team" {
   principal_arn = aws_eks_access_entry.team.principal_arn
   policy_arn    = "arn:aws:eks::aws:cluster-access-policy/AmazonEKSViewPolicy"
   access_scope {
-    type       = local.changed ? "namespace" : "cluster"
-    namespaces = local.changed ? ["default", "team"] : null
+    type       = local.replaced ? "namespace" : "cluster"
+    namespaces = local.replaced ? ["default", "team"] : null
   }
 }
 
