@@ -160,7 +160,7 @@ pub fn parse_query(query: &str) -> Vec<(String, String)> {
 pub struct Reply {
     pub status: u16,
     pub content_type: Cow<'static, str>,
-    pub headers: Vec<(&'static str, String)>,
+    pub headers: Vec<(Cow<'static, str>, String)>,
     pub body: Bytes,
 }
 
@@ -187,7 +187,7 @@ impl Reply {
 
     /// `name` in lower case.
     pub fn header(mut self, name: &'static str, value: impl Into<String>) -> Reply {
-        self.headers.push((name, value.into()));
+        self.headers.push((name.into(), value.into()));
         self
     }
 

@@ -262,8 +262,10 @@ fn respond(reply: Reply) -> Response<Full<Bytes>> {
         headers.insert(CONTENT_TYPE, value);
     }
     for (name, value) in reply.headers {
-        if let Ok(value) = HeaderValue::from_str(&value) {
-            headers.insert(HeaderName::from_static(name), value);
+        if let (Ok(name), Ok(value)) =
+            (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_bytes(value.as_bytes()))
+        {
+            headers.insert(name, value);
         }
     }
     response

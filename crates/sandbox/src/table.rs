@@ -17,6 +17,9 @@ pub trait Object: Clone + Serialize + DeserializeOwned + Send + 'static {
     /// Stable name of the type in the state file and the ledger, such as `civo.cluster`.
     const TYPE: &'static str;
 
+    /// Whether the ledger shows it. What a client neither makes nor deletes by itself, such as a remembered token, is left out.
+    const IN_LEDGER: bool = true;
+
     fn id(&self) -> &str;
 
     /// Every key under which the object is to be found or listed: `name:shop`, `region:fra1`, `network:ID`.
@@ -256,6 +259,7 @@ fn drop_from(list: &mut Vec<u64>, seq: u64) {
 /// What the world does with every table, whatever it holds.
 pub trait AnyTable: Send {
     fn type_name(&self) -> &'static str;
+    fn in_ledger(&self) -> bool;
     /// For how long lists can be behind: changes are remembered for that time from now on.
     fn set_memory(&mut self, memory: Duration);
     /// Lets go of what has reached its time.
@@ -293,6 +297,10 @@ impl<T: Object> Table<T> {
 impl<T: Object> AnyTable for Table<T> {
     fn type_name(&self) -> &'static str {
         T::TYPE
+    }
+
+    fn in_ledger(&self) -> bool {
+        T::IN_LEDGER
     }
 
     fn set_memory(&mut self, memory: Duration) {

@@ -221,7 +221,7 @@ impl World {
             let tables = state.clouds.iter().filter(|one| one.name == cloud).flat_map(|one| one.store.tables());
             let mut objects = Vec::new();
             let mut totals = BTreeMap::new();
-            for table in tables {
+            for table in tables.filter(|table| table.in_ledger()) {
                 let before = objects.len();
                 table.ledger(state.now, &mut objects);
                 let (created, deleted) = table.totals();

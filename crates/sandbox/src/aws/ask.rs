@@ -1,7 +1,9 @@
 //! One call of one action, whatever protocol it came by.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use serde_json::Value;
 
 use super::errors::{Answer, AwsError};
@@ -16,6 +18,8 @@ pub type Tags = BTreeMap<String, String>;
 
 /// What an action sees and may change.
 pub struct Ask<'a, 'w> {
+    /// The service's name in the scope of a signature.
+    pub service: &'static str,
     pub action: &'a str,
     pub input: Input,
     pub region: &'a str,
@@ -25,6 +29,19 @@ pub struct Ask<'a, 'w> {
     pub state: &'a mut State<'w>,
     pub kube: &'a KubeServer,
     pub call: &'a Call,
+    /// Whether IAM policies decide.
+    pub enforce: bool,
+    /// What the answer has besides its output, where the protocol has more.
+    pub extra: Extra,
+}
+
+/// Status, headers and a body that is not a tree.
+#[derive(Default)]
+pub struct Extra {
+    pub status: Option<u16>,
+    pub headers: Vec<(Cow<'static, str>, String)>,
+    /// Content type and bytes.
+    pub body: Option<(String, Bytes)>,
 }
 
 impl Ask<'_, '_> {

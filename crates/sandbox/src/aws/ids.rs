@@ -1,5 +1,6 @@
 //! Ids and numbers as AWS's look.
 
+use base64::Engine;
 use sha2::{Digest, Sha256};
 
 /// `PREFIX-0` and 16 hexadecimal digits.
@@ -18,6 +19,16 @@ pub fn upper(len: usize) -> String {
     const LETTERS: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
     let bytes = Sha256::digest(uuid::Uuid::new_v4().as_bytes());
     bytes.iter().take(len).map(|byte| char::from(LETTERS[usize::from(byte % 32)])).collect()
+}
+
+/// So many random bytes.
+pub fn random<const N: usize>() -> [u8; N] {
+    rand::random()
+}
+
+/// The forty characters of a secret access key.
+pub fn secret() -> String {
+    base64::engine::general_purpose::STANDARD.encode(random::<30>())
 }
 
 /// The twelve digits of an account, always the same for the same world.

@@ -7,10 +7,16 @@
 mod ask;
 mod authenticate;
 mod errors;
+mod iam;
 mod ids;
+mod kms;
+mod paging;
+mod permission;
 mod principal;
+mod resource_names;
 mod sts;
 mod tables;
+mod tagging;
 mod tokens;
 mod wire;
 
@@ -59,15 +65,18 @@ type State<'a> = View<'a, Store>;
 #[derive(Default)]
 pub struct Store {
     tokens: tokens::Tables,
+    iam: iam::Tables,
+    sts: sts::Tables,
+    kms: kms::Tables,
 }
 
 impl Store {
-    fn services(&self) -> [&dyn ServiceTables; 1] {
-        [&self.tokens]
+    fn services(&self) -> [&dyn ServiceTables; 4] {
+        [&self.tokens, &self.iam, &self.sts, &self.kms]
     }
 
-    fn services_mut(&mut self) -> [&mut dyn ServiceTables; 1] {
-        [&mut self.tokens]
+    fn services_mut(&mut self) -> [&mut dyn ServiceTables; 4] {
+        [&mut self.tokens, &mut self.iam, &mut self.sts, &mut self.kms]
     }
 }
 

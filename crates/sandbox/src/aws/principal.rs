@@ -10,6 +10,20 @@ pub struct Principal {
     /// As `GetCallerIdentity` shows it.
     pub user_id: String,
     pub access_key: String,
+    pub identity: Identity,
+}
+
+/// Whose policies decide what a principal may do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Identity {
+    /// May do everything; the name of its user.
+    Administrator(String),
+    /// A user of IAM, by name.
+    User(String),
+    /// A session of a role, by its name, with the documents that narrow it.
+    Role { name: String, policies: Vec<String> },
+    /// Nobody has signed.
+    Nobody,
 }
 
 /// The keys that a sandbox takes: access key id to name and secret.

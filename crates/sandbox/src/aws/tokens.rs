@@ -24,6 +24,7 @@ pub struct Token {
 
 impl Object for Token {
     const TYPE: &'static str = "aws.client_token";
+    const IN_LEDGER: bool = false;
 
     fn id(&self) -> &str {
         &self.id

@@ -10,7 +10,7 @@ mod xml;
 use hyper::Method;
 use serde_json::Value;
 
-use super::ask::{Ask, Input};
+use super::ask::{Ask, Extra, Input};
 use super::errors::{Answer, AwsError, of_refusal};
 use super::{Aws, authenticate, ids, tokens};
 use crate::http::{Call, Refusal, Reply};
@@ -68,7 +68,8 @@ impl Action {
 }
 
 /// All services, by the name in a signature's scope.
-static SERVICES: &[&Service] = &[&super::sts::SERVICE];
+static SERVICES: &[&Service] =
+    &[&super::sts::SERVICE, &super::iam::SERVICE, &super::kms::SERVICE, &super::tagging::SERVICE];
 
 fn service(scope: &Scope) -> Option<&'static Service> {
     SERVICES.iter().copied().find(|service| service.scope == scope.service)
@@ -99,14 +100,14 @@ pub fn answer(aws: &Aws, call: &Call) -> Reply {
     let request_id = uuid::Uuid::new_v4().to_string();
     let answered = scope.as_ref().map(|scope| act(aws, call, scope, service));
     match answered {
-        Some(Ok((action, output))) => write(service, &action, output, &request_id),
+        Some(Ok((action, output, extra))) => write(service, call, (&action, output, extra), &request_id),
         Some(Err(error)) => write_error(service, &error, &request_id),
         None => unknown_service(call, None),
     }
 }
 
 /// Carries one action out: who calls, whether they may, whether it was done already.
-fn act(aws: &Aws, call: &Call, scope: &Scope, service: &'static Service) -> Answer<(String, Value)> {
+fn act(aws: &Aws, call: &Call, scope: &Scope, service: &'static Service) -> Answer<(String, Value, Extra)> {
     let (name, input) = read(service, call)?;
     let Some(action) = find(service, &name) else {
         tracing::warn!(service = service.scope, action = name, "the sandbox's AWS does not know this action");
@@ -117,6 +118,7 @@ fn act(aws: &Aws, call: &Call, scope: &Scope, service: &'static Service) -> Answ
         let principal = authenticate::caller(aws, state, call, scope, &account)?;
         let key = if action.reads { None } else { tokens::key(&scope.region, service.scope, &name, &input) };
         let mut ask = Ask {
+            service: service.scope,
             action: action.name,
             input,
             region: &scope.region,
@@ -125,18 +127,20 @@ fn act(aws: &Aws, call: &Call, scope: &Scope, service: &'static Service) -> Answ
             state,
             kube: &aws.kube,
             call,
+            enforce: aws.enforce,
+            extra: Extra::default(),
         };
-        authenticate::permit(aws, &ask, service.scope)?;
+        authenticate::permit(&ask)?;
         if let Some(key) = &key
             && let Some(output) = tokens::earlier(ask.state, key)?
         {
-            return Ok((name, output));
+            return Ok((name, output, ask.extra));
         }
         let output = (action.run)(&mut ask)?;
         if let Some(key) = key {
             tokens::remember(ask.state, key, &output);
         }
-        Ok((name, output))
+        Ok((name, output, ask.extra))
     })
 }
 
@@ -167,13 +171,14 @@ fn unknown_service(call: &Call, scope: Option<&Scope>) -> Reply {
     json::write_error(&error, "application/json", "")
 }
 
-fn write(service: &Service, action: &str, output: Value, request_id: &str) -> Reply {
+fn write(service: &Service, call: &Call, (action, output, extra): (&str, Value, Extra), request_id: &str) -> Reply {
     match &service.protocol {
         Protocol::Ec2 => query::write_ec2(action, &output, request_id),
+        Protocol::Query { .. } if query::wants_json(call) => query::write_json(action, output, request_id),
         Protocol::Query { namespace } => query::write(action, namespace, &output, request_id),
         Protocol::Json { content_type, .. } => json::write(output, content_type, request_id),
         Protocol::RestJson { .. } => rest::write_json(output, request_id),
-        Protocol::RestXml { .. } => rest::write_xml(output, request_id),
+        Protocol::RestXml { .. } => rest::write_xml(output, extra, request_id),
     }
 }
 

@@ -56,6 +56,20 @@ pub fn write(action: &str, namespace: &str, output: &Value, request_id: &str) ->
     reply(200, body, request_id)
 }
 
+/// STS answers in JSON where it is asked to; those who check tokens of EKS ask for it.
+pub fn wants_json(call: &Call) -> bool {
+    let accept = call.headers.get("accept").and_then(|value| value.to_str().ok());
+    accept.is_some_and(|accept| accept.contains("application/json"))
+}
+
+pub fn write_json(action: &str, output: Value, request_id: &str) -> Reply {
+    let shown = json!({format!("{action}Response"): {
+        format!("{action}Result"): output,
+        "ResponseMetadata": {"RequestId": request_id},
+    }});
+    Reply::json(200, &shown).header("x-amzn-requestid", request_id)
+}
+
 pub fn write_error(error: &AwsError, namespace: &str, request_id: &str) -> Reply {
     let kind = if error.status >= 500 { "Receiver" } else { "Sender" };
     let mut body = String::new();

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::xml::{self, Lists};
+use crate::aws::ask::Extra;
 use crate::aws::errors::AwsError;
 use crate::http::Reply;
 
@@ -21,14 +22,21 @@ pub fn write_json_error(error: &AwsError, request_id: &str) -> Reply {
 }
 
 /// An output is an object with one member, the root element; `{}` is an empty body.
-pub fn write_xml(output: Value, request_id: &str) -> Reply {
-    let mut body = String::new();
-    if let Some((name, value)) = output.as_object().and_then(|map| map.iter().next()) {
-        body.push_str(xml::HEAD);
-        xml::element(&mut body, name, value, Lists::Flat);
-    }
-    Reply { status: 200, content_type: "application/xml".into(), headers: vec![], body: body.into() }
-        .header("x-amz-request-id", request_id)
+pub fn write_xml(output: Value, extra: Extra, request_id: &str) -> Reply {
+    let (content_type, body) = match extra.body {
+        Some((content_type, body)) => (content_type.into(), body),
+        None => {
+            let mut text = String::new();
+            if let Some((name, value)) = output.as_object().and_then(|map| map.iter().next()) {
+                text.push_str(xml::HEAD);
+                xml::element(&mut text, name, value, Lists::Flat);
+            }
+            ("application/xml".into(), text.into())
+        }
+    };
+    let mut reply = Reply { status: extra.status.unwrap_or(200), content_type, headers: extra.headers, body };
+    reply.headers.push(("x-amz-id-2".into(), "sandbox".into()));
+    reply.header("x-amz-request-id", request_id)
 }
 
 pub fn write_xml_error(error: &AwsError, request_id: &str) -> Reply {

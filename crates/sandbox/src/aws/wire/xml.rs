@@ -50,6 +50,8 @@ pub fn members(out: &mut String, value: &Value, lists: Lists) {
     for (key, value) in map.iter().filter(|(key, _)| !key.starts_with('@')) {
         match key.as_str() {
             "#text" => scalar(out, value),
+            // A map, whose entries are elements of their own and no list.
+            "#entries" => value.as_array().into_iter().flatten().for_each(|entry| element(out, "entry", entry, lists)),
             key => element(out, key, value, lists),
         }
     }

@@ -1,0 +1,98 @@
+//! Roles that belong to a service, which alone may change them.
+
+use serde_json::{Value, json};
+
+use super::entity::*;
+use super::model::{Grants, Role};
+use super::roles;
+use crate::aws::ask::Ask;
+use crate::aws::errors::{Answer, fail};
+use crate::aws::ids;
+
+/// Service, name of the role, name of its policy.
+const SERVICES: [(&str, &str, &str); 9] = [
+    ("eks.amazonaws.com", "AWSServiceRoleForAmazonEKS", "AmazonEKSServiceRolePolicy"),
+    ("eks-nodegroup.amazonaws.com", "AWSServiceRoleForAmazonEKSNodegroup", "AWSServiceRoleForAmazonEKSNodegroup"),
+    ("eks-fargate.amazonaws.com", "AWSServiceRoleForAmazonEKSForFargate", "AmazonEKSForFargateServiceRolePolicy"),
+    ("eks-connector.amazonaws.com", "AWSServiceRoleForAmazonEKSConnector", "AmazonEKSConnectorServiceRolePolicy"),
+    (
+        "eks-local-outpost.amazonaws.com",
+        "AWSServiceRoleForAmazonEKSLocalOutpost",
+        "AmazonEKSLocalOutpostServiceRolePolicy",
+    ),
+    ("autoscaling.amazonaws.com", "AWSServiceRoleForAutoScaling", "AutoScalingServiceRolePolicy"),
+    ("spot.amazonaws.com", "AWSServiceRoleForEC2Spot", "AWSEC2SpotServiceRolePolicy"),
+    ("spotfleet.amazonaws.com", "AWSServiceRoleForEC2SpotFleet", "AWSEC2SpotFleetServiceRolePolicy"),
+    (
+        "elasticloadbalancing.amazonaws.com",
+        "AWSServiceRoleForElasticLoadBalancing",
+        "AWSElasticLoadBalancingServiceRolePolicy",
+    ),
+];
+
+pub fn unmodifiable<T>(role: &str) -> Answer<T> {
+    fail(
+        "UnmodifiableEntity",
+        format!("Cannot perform the operation on the protected role '{role}' - this role is only modifiable by AWS"),
+    )
+}
+
+pub fn create(ask: &mut Ask) -> Answer<Value> {
+    let service = ask.input.required("AWSServiceName")?.to_owned();
+    let Some((_, name, policy)) = SERVICES.into_iter().find(|(known, _, _)| *known == service) else {
+        return fail(
+            "InvalidInput",
+            format!("Service {service} does not support service-linked roles, or the sandbox does not know them."),
+        );
+    };
+    let name = match ask.input.text("CustomSuffix") {
+        Some(suffix) => format!("{name}_{suffix}"),
+        None => name.to_owned(),
+    };
+    if ask.state.store.iam.roles.get(&name).is_some() {
+        return fail(
+            "InvalidInput",
+            format!("Service role name {name} has been taken in this account, please try a different suffix."),
+        );
+    }
+    let path = format!("/aws-service-role/{service}/");
+    let trust = json!({
+        "Version": "2012-10-17",
+        "Statement": [{"Effect": "Allow", "Principal": {"Service": service}, "Action": "sts:AssumeRole"}],
+    });
+    let attached = vec![format!("arn:aws:iam::aws:policy/aws-service-role/{policy}")];
+    let role = Role {
+        unique_id: format!("AROA{}", ids::upper(17)),
+        arn: arn(ask, &format!("role{path}{name}")),
+        name,
+        path,
+        trust: trust.to_string(),
+        description: ask.input.text("Description").map(str::to_owned),
+        max_session_seconds: 3600,
+        grants: Grants { attached, ..Grants::default() },
+        tags: Default::default(),
+        created: ask.now(),
+    };
+    let answer = json!({"Role": roles::shown(&role, true)});
+    ask.store().iam.roles.insert(role);
+    Ok(answer)
+}
+
+pub fn delete(ask: &mut Ask) -> Answer<Value> {
+    let role = find::<Role>(ask)?;
+    let (name, path) = (role.name.clone(), role.path.clone());
+    let Some(under) = path.strip_prefix("/aws-service-role/") else {
+        return fail("InvalidInput", format!("Role {name} is not a service-linked role."));
+    };
+    let task = format!("task/aws-service-role/{under}{name}/{}", uuid::Uuid::new_v4());
+    ask.store().iam.roles.remove(&name);
+    Ok(json!({"DeletionTaskId": task}))
+}
+
+pub fn deletion_status(ask: &mut Ask) -> Answer<Value> {
+    let task = ask.input.required("DeletionTaskId")?;
+    match task.starts_with("task/aws-service-role/") {
+        true => Ok(json!({"Status": "SUCCEEDED"})),
+        false => Err(no_such_entity(format!("Deletion task {task} cannot be found."))),
+    }
+}
