@@ -1,8 +1,11 @@
 """Each configuration through its whole life, by Terraform and by OpenTofu: applied, planned empty, changed in place and by replacement,
 imported, refreshed after outside changes, repaired, destroyed to an empty ledger."""
 
+import base64
 import concurrent.futures
+import os
 import re
+import subprocess
 import tempfile
 
 import outside
@@ -49,6 +52,12 @@ def whole_life(play, sandbox, one):
     def _():
         one.plan_is_empty(1)
 
+    if name == "kubernetes":
+
+        @play.step("kubectl with the provider's token: the nodes of both groups")
+        def _():
+            same("the number of nodes", len(nodes(one)), 3)
+
     @play.step("change in place")
     def _():
         changes = one.apply(2)
@@ -89,6 +98,19 @@ def whole_life(play, sandbox, one):
     def _():
         one.destroy(3)
         same("what is left", settled(sandbox), [])
+
+
+def nodes(one):
+    """The names of the cluster's nodes, with the token of `aws_eks_cluster_auth`."""
+    cluster = one.resources()["aws_eks_cluster.main"]
+    token = one.data("aws_eks_cluster_auth")["token"]
+    authority = one.folder / "ca.pem"
+    authority.write_bytes(base64.b64decode(cluster["certificate_authority"][0]["data"]))
+    command = ["kubectl", "--kubeconfig", os.devnull, "--server", cluster["endpoint"], "--certificate-authority", authority]
+    command += ["--token", token, "get", "nodes", "-o", "name"]
+    asked = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    want(asked.returncode == 0, asked.stderr)
+    return asked.stdout.split()
 
 
 def short_life(play, sandbox, one):

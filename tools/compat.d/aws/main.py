@@ -9,7 +9,7 @@ import faults
 import lifecycle
 import moto_same
 import protocol
-from play import Play
+from play import Play, explain
 
 
 def terraform(play):
@@ -51,7 +51,10 @@ def main(names):
         return 2
     play = Play(lambda line: print(line, flush=True))
     for name in names:
-        PARTS[name](play)
+        try:
+            PARTS[name](play)
+        except Exception as error:  # outside of any step: a sandbox that did not start, a program that is missing
+            play.failed.append(f"{name}: {explain(error)}")
     return play.end()
 
 

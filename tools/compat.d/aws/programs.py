@@ -57,10 +57,12 @@ def environment():
         return {"TF_CLI_CONFIG_FILE": str(config)}
     # Each program looks under the host name of its own registry.
     for host in ("registry.terraform.io", "registry.opentofu.org"):
-        link = cache / "mirror" / host / PROVIDER
-        link.parent.mkdir(parents=True, exist_ok=True)
-        if not (link.is_symlink() and os.readlink(link) == found):
-            link.unlink(missing_ok=True)
-            link.symlink_to(found)
+        # Links to folders of a version are not followed, those to folders of a platform are.
+        for platform in os.listdir(found):
+            link = cache / "mirror" / host / PROVIDER / platform
+            link.parent.mkdir(parents=True, exist_ok=True)
+            if not (link.is_symlink() and os.readlink(link) == os.path.join(found, platform)):
+                link.unlink(missing_ok=True)
+                link.symlink_to(os.path.join(found, platform))
     config.write_text(f'provider_installation {{\n  filesystem_mirror {{\n    path = "{cache}/mirror"\n  }}\n}}\n')
     return {"TF_CLI_CONFIG_FILE": str(config)}

@@ -66,7 +66,7 @@ class Sandbox:
         any_port = "127.0.0.1:0"
         environ = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
         if os.path.basename(self.program) == "serve":
-            command = [self.program, str(self.speed)]
+            command = [self.program, "instant" if self.speed == "max" else str(self.speed)]
             environ.update({f"{cloud}_PORT": "0" for cloud in ("AWS", "CIVO", "DIGITALOCEAN")})
             environ.update({"AWS_CREDENTIALS": self.credentials} if self.credentials else {})
             environ.update({"AWS_ENFORCE": "1"} if self.enforce else {})

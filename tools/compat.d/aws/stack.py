@@ -106,6 +106,11 @@ class Stack:
                 found[f"{resource['type']}.{resource['name']}{index}"] = instance["attributes"]
         return found
 
+    def data(self, kind):
+        """The attributes of the state's first data source of a type."""
+        found = (one for one in self.state()["resources"] if one["mode"] == "data" and one["type"] == kind)
+        return next(found)["instances"][0]["attributes"]
+
     def import_everything(self, step):
         """Forgets the state, and takes every object in again by the id that its type is imported by."""
         before = self.resources()

@@ -232,6 +232,11 @@ resource "aws_eks_addon" "dns" {
   depends_on                  = [aws_eks_node_group.main, aws_eks_node_group.plain]
 }
 
+# A token for the cluster, made without a call.
+data "aws_eks_cluster_auth" "main" {
+  name = aws_eks_cluster.main.name
+}
+
 resource "aws_eks_access_entry" "team" {
   cluster_name      = aws_eks_cluster.main.name
   principal_arn     = aws_iam_role.pod[local.replaced ? 1 : 0].arn
