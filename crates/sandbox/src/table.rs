@@ -33,7 +33,8 @@ pub trait Object: Clone + Serialize + DeserializeOwned + Send + 'static {
         0
     }
 
-    /// Name, region and key fields for the ledger; `type` and `id` are added.
+    /// Name, region and key fields for the ledger; `type` and `id` are added. A null leaves the object out: it is only
+    /// remembered, no longer there.
     fn ledger(&self, now: SimTime) -> Value;
 }
 
@@ -379,6 +380,9 @@ impl<T: Object> AnyTable for Table<T> {
     fn ledger(&self, now: SimTime, out: &mut Vec<Value>) {
         for object in self.iter() {
             let mut row = object.ledger(now);
+            if row.is_null() {
+                continue;
+            }
             if let Value::Object(fields) = &mut row {
                 fields.insert("type".into(), json!(T::TYPE));
                 fields.insert("id".into(), json!(object.id()));

@@ -14,6 +14,13 @@ pub fn hex(digits: usize) -> String {
     all.chars().rev().take(digits).collect()
 }
 
+/// So many hexadecimal digits that are always the same for the same text, at most 64.
+pub fn stable(text: &str, digits: usize) -> String {
+    let mut all: String = Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+    all.truncate(digits);
+    all
+}
+
 /// So many letters and digits as access keys and unique ids have them, at most 32.
 pub fn upper(len: usize) -> String {
     const LETTERS: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";

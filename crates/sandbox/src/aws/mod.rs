@@ -6,6 +6,7 @@
 
 mod ask;
 mod authenticate;
+mod ec2;
 mod errors;
 mod iam;
 mod ids;
@@ -65,18 +66,19 @@ type State<'a> = View<'a, Store>;
 #[derive(Default)]
 pub struct Store {
     tokens: tokens::Tables,
+    ec2: ec2::Tables,
     iam: iam::Tables,
     sts: sts::Tables,
     kms: kms::Tables,
 }
 
 impl Store {
-    fn services(&self) -> [&dyn ServiceTables; 4] {
-        [&self.tokens, &self.iam, &self.sts, &self.kms]
+    fn services(&self) -> [&dyn ServiceTables; 5] {
+        [&self.tokens, &self.ec2, &self.iam, &self.sts, &self.kms]
     }
 
-    fn services_mut(&mut self) -> [&mut dyn ServiceTables; 4] {
-        [&mut self.tokens, &mut self.iam, &mut self.sts, &mut self.kms]
+    fn services_mut(&mut self) -> [&mut dyn ServiceTables; 5] {
+        [&mut self.tokens, &mut self.ec2, &mut self.iam, &mut self.sts, &mut self.kms]
     }
 }
 

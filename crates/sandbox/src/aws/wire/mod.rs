@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::ask::{Ask, Extra, Input};
 use super::errors::{Answer, AwsError, of_refusal};
-use super::{Aws, authenticate, ids, tokens};
+use super::{Aws, authenticate, ec2, ids, tokens};
 use crate::http::{Call, Refusal, Reply};
 pub use scope::Scope;
 
@@ -69,7 +69,7 @@ impl Action {
 
 /// All services, by the name in a signature's scope.
 static SERVICES: &[&Service] =
-    &[&super::sts::SERVICE, &super::iam::SERVICE, &super::kms::SERVICE, &super::tagging::SERVICE];
+    &[&super::sts::SERVICE, &super::ec2::SERVICE, &super::iam::SERVICE, &super::kms::SERVICE, &super::tagging::SERVICE];
 
 fn service(scope: &Scope) -> Option<&'static Service> {
     SERVICES.iter().copied().find(|service| service.scope == scope.service)
@@ -131,6 +131,9 @@ fn act(aws: &Aws, call: &Call, scope: &Scope, service: &'static Service) -> Answ
             extra: Extra::default(),
         };
         authenticate::permit(&ask)?;
+        if let Protocol::Ec2 = service.protocol {
+            ec2::before(&mut ask)?;
+        }
         if let Some(key) = &key
             && let Some(output) = tokens::earlier(ask.state, key)?
         {
@@ -207,7 +210,14 @@ pub fn refuse(call: Option<&Call>, refusal: &Refusal) -> Reply {
     let found = call.and_then(scope::of).and_then(|scope| service(&scope));
     let request_id = uuid::Uuid::new_v4().to_string();
     match found {
-        Some(service) => write_error(service, &of_refusal(refusal, throttled(service)), &request_id),
+        Some(service) => {
+            let mut error = of_refusal(refusal, throttled(service));
+            if let (Protocol::Ec2, Refusal::Quota, Some(call)) = (&service.protocol, refusal, call) {
+                let action = read(service, call).map(|(name, _)| name).unwrap_or_default();
+                error.code = ec2::limit_code(&action).into();
+            }
+            write_error(service, &error, &request_id)
+        }
         None => json::write_error(&of_refusal(refusal, (429, "ThrottlingException")), "application/json", &request_id),
     }
 }
