@@ -125,6 +125,7 @@ async fn carry_out(client: Client, task: LeasedTask) -> Result<()> {
     let units = json!([
         {"key": "cluster", "unit_type": "civo.cluster", "op": "create"},
         {"key": "pool/batch", "unit_type": "civo.pool", "op": "create"},
+        {"key": "autoscaler", "unit_type": "civo.autoscaler", "op": "create"},
     ]);
     let plan = json!({"resources": [{"id": id, "action": "create", "units": units}]});
     let submit = SubmitPlanRequest { held: task.held.clone(), plan: plan.to_string().into(), ..Default::default() };
