@@ -4,7 +4,7 @@ use super::Control;
 use super::columns::IdRow;
 use super::drift_checks;
 use super::facts::{self, Found, fact_columns};
-use super::server_writer::{BatchFailure, Operation};
+use super::server_writer::{BatchFailure, Operation, only};
 use super::tasks::{self, task, task_columns};
 use super::tx::Tx;
 use super::types::*;
@@ -231,25 +231,30 @@ impl Report {
     }
 }
 
-/// A task that is reported on.
-struct Reported {
-    task: Task,
-    has_plan: bool,
+/// A task that a worker says something about.
+pub(super) struct TaskInHand {
+    pub task: Task,
+    /// Steps of the plan that was accepted for it; empty while there is none.
+    pub accepted: String,
     cancel_mark: Option<i64>,
     /// Of the resource that it changes.
-    resource: Option<Found>,
+    pub resource: Option<Found>,
 }
 
-async fn reported(ops: &[&Report], tx: &mut Tx<'_>) -> Result<HashMap<String, Reported>, StoreError> {
+/// Those of these tasks that there are, in one statement.
+pub(super) async fn in_hand<'a>(
+    tx: &mut Tx<'_>,
+    tasks: impl Iterator<Item = &'a TaskId>,
+) -> Result<HashMap<String, TaskInHand>, StoreError> {
     /// `accepted`, `cancel_mark`, `mutates`, then the facts.
     const AT: usize = tasks::TASK_COLUMNS;
-    let ids: Vec<OnTask> = ops.iter().map(|op| OnTask { task: &op.held.task.0 }).collect();
-    let mut all = HashMap::with_capacity(ops.len());
+    let ids: Vec<OnTask> = tasks.map(|id| OnTask { task: &id.0 }).collect();
+    let mut all = HashMap::with_capacity(ids.len());
     for row in tx.rows_many(&TASKS, &ids).await? {
         let task = task(&row)?;
         let is_stored = row.get::<Option<i64>>(AT + 3)?.is_some();
-        let one = Reported {
-            has_plan: !row.get::<String>(AT)?.is_empty(),
+        let one = TaskInHand {
+            accepted: row.get(AT)?,
             cancel_mark: row.get(AT + 1)?,
             resource: if is_stored { Some(facts::found(&row, AT + 3)?) } else { None },
             task,
@@ -264,22 +269,18 @@ impl Operation for Report {
     type Answer = ();
 
     async fn run(&self, tx: &mut Tx<'_>) -> Result<(), ControlError> {
-        match Self::run_many(&[self], tx).await {
-            Ok(mut answers) => answers.pop().unwrap_or(Ok(())),
-            Err(BatchFailure::Store(error)) => Err(error.into()),
-            Err(BatchFailure::Half(error)) => Err(error),
-        }
+        only(Self::run_many(&[self], tx).await)
     }
 
     async fn run_many(ops: &[&Self], tx: &mut Tx<'_>) -> Result<Vec<Result<(), ControlError>>, BatchFailure> {
-        let found = reported(ops, tx).await?;
+        let found = in_hand(tx, ops.iter().map(|op| &op.held.task)).await?;
         let mut answers = Vec::with_capacity(ops.len());
-        let mut ending: Vec<(&Report, &Reported)> = Vec::new();
+        let mut ending: Vec<(&Report, &TaskInHand)> = Vec::new();
         let mut seen = HashSet::new();
         for op in ops {
             let answer = match found.get(&op.held.task.0) {
                 Some(one) if is_held(&one.task, op.held.fence, op.now) => {
-                    if op.outcome == TaskOutcome::Done && one.task.op.mutates() && !one.has_plan {
+                    if op.outcome == TaskOutcome::Done && one.task.op.mutates() && one.accepted.is_empty() {
                         let why = format!("task {} cannot be done: it has no accepted plan", one.task.id);
                         answers.push(Err(ControlError::Refused(why)));
                         continue;
@@ -300,7 +301,7 @@ impl Operation for Report {
     }
 }
 
-async fn end_all(ending: &[(&Report, &Reported)], tx: &mut Tx<'_>) -> Result<(), StoreError> {
+async fn end_all(ending: &[(&Report, &TaskInHand)], tx: &mut Tx<'_>) -> Result<(), StoreError> {
     let rows: Vec<EndRow> = ending
         .iter()
         .map(|(op, one)| EndRow {

@@ -26,6 +26,7 @@ mod read;
 mod record;
 mod revision;
 mod server_writer;
+mod submitted_plans;
 mod tasks;
 mod tx;
 pub mod types;

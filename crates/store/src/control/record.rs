@@ -1,12 +1,12 @@
-//! What a worker writes while it holds a task: the engine's records, its plan, its progress. Each is checked in the
+//! What a worker writes while it holds a task: the engine's records and its progress. Each is checked in the
 //! transaction that writes it, and refused where the task is no longer held.
 
 use super::Control;
 use super::allowed::{Check, subject};
 use super::columns::{IdRow, NUMBERED, Numbered};
-use super::completion::{self, held};
+use super::completion::{self, TaskInHand, held, in_hand};
 use super::facts::{self, FACT_COLUMNS, Found, PATCH_COLUMNS, PatchRow, fact_columns, patch_assignments};
-use super::server_writer::{BatchFailure, Operation};
+use super::server_writer::{BatchFailure, Operation, only};
 use super::tasks::{self, task_columns};
 use super::tx::Tx;
 use super::types::*;
@@ -93,15 +93,8 @@ static STATUS: Multi = Multi::joined(
         ("secrets_seal", "bigint"),
     ],
 );
-static SAVE_PLAN: Multi = Multi::joined(
-    concat!("UPDATE resources SET ", patch_assignments!(), ", plan = v.plan FROM {rows} WHERE resources.id = v.id"),
-    PATCH_COLUMNS,
-    &[("plan", "text")],
-);
 const LAST_LINE: &str = "SELECT COALESCE(MAX(line), 0) FROM task_log WHERE task = $1";
 const DROP_LINES: &str = "DELETE FROM task_log WHERE task = $1 AND line <= $2";
-const ACCEPTED: &str = "SELECT accepted FROM tasks WHERE id = $1";
-const ACCEPT: &str = "UPDATE tasks SET accepted = $2 WHERE id = $1";
 const MESSAGE: &str = "UPDATE tasks SET message = $2 WHERE id = $1";
 
 static ADD_LINES: Multi = Multi::new(
@@ -310,11 +303,7 @@ impl Operation for Record {
     type Answer = Option<EntryId>;
 
     async fn run(&self, tx: &mut Tx<'_>) -> Result<Self::Answer, ControlError> {
-        match Self::run_many(&[self], tx).await {
-            Ok(mut answers) => answers.pop().unwrap_or(Ok(None)),
-            Err(BatchFailure::Store(error)) => Err(error.into()),
-            Err(BatchFailure::Half(error)) => Err(error),
-        }
+        only(Self::run_many(&[self], tx).await)
     }
 
     /// In rounds: no task and no resource is twice in one.
@@ -375,67 +364,6 @@ async fn record_round(
         answers[at] = Some(Ok(entry.map(EntryId)));
     }
     Ok(())
-}
-
-#[derive(Serialize)]
-struct PlanPatch<'a> {
-    #[serde(flatten)]
-    patch: PatchRow,
-    plan: &'a str,
-}
-
-struct SubmitPlan {
-    held: Held,
-    plan: SubmittedPlan,
-    steps: String,
-    decision: PlanDecision,
-    now: Timestamp,
-}
-
-#[async_trait]
-impl Operation for SubmitPlan {
-    type Answer = ();
-
-    async fn run(&self, tx: &mut Tx<'_>) -> Result<(), ControlError> {
-        let task = held(tx, &self.held, self.now).await?;
-        let Some(id) = task.resource.clone().filter(|_| task.op.mutates()) else {
-            return Err(ControlError::Refused(format!("a {} task changes nothing", task.op.as_str())));
-        };
-        let row = tx.row(Query::new(ACCEPTED).bind(&task.id.0)).await?;
-        let accepted: String = row.ok_or(StoreError::Ended)?.get(0)?;
-        if !accepted.is_empty() {
-            // Said again by a worker that did not hear the answer. Another plan would be one that nobody looked at.
-            return match accepted == self.steps && self.decision == PlanDecision::Proceed {
-                true => Ok(()),
-                false => Err(ControlError::Refused(format!("task {} has an accepted plan already", task.id))),
-            };
-        }
-        for warning in &self.plan.warnings {
-            tx.event(&id, "PolicyWarning", warning, &task.id.0, self.now);
-        }
-        let submitted = Event::PlanSubmitted { digest: &self.plan.digest };
-        let found = facts::of(tx, &id).await?;
-        if let Some(patch) = found.and_then(|found| found.patched(&submitted, self.now.as_microsecond())) {
-            tx.execute_many(&SAVE_PLAN, &[PlanPatch { patch, plan: &self.plan.text }]).await?;
-        }
-        if self.decision == PlanDecision::Proceed {
-            tx.execute(Query::new(ACCEPT).bind(&task.id.0).bind(&self.steps)).await?;
-        }
-        let (ended, state, message, end) = match &self.decision {
-            PlanDecision::Proceed => return Ok(()),
-            PlanDecision::AwaitApproval => {
-                (Ended::AwaitsApproval, ResourceState::AwaitingApproval, "its plan waits for approval", TaskState::Done)
-            }
-            PlanDecision::Hold(why) => {
-                (Ended::AwaitsApproval, ResourceState::AwaitingApproval, why.as_str(), TaskState::Done)
-            }
-            PlanDecision::Block(why) => (Ended::Blocked, ResourceState::Blocked, why.as_str(), TaskState::Failed),
-        };
-        completion::end(tx, &task, end, message, self.now, false).await?;
-        completion::after(tx, &task, ended, &cut(message.to_owned()), self.now).await?;
-        tx.event(&id, state.as_str(), message, &task.id.0, self.now);
-        Ok(())
-    }
 }
 
 #[derive(Serialize)]
@@ -505,20 +433,6 @@ impl Control {
             Recorded::Event { resource, what, detail } => encoder.event(&resource, &what, &detail),
         };
         self.write(Record { held: held.clone(), key: key.to_owned(), write, now }).await
-    }
-
-    /// The worker's plan, and what the gate said to it. Unless it may proceed, the task is over.
-    pub async fn submit_plan(
-        &self,
-        held: &Held,
-        plan: SubmittedPlan,
-        decision: PlanDecision,
-        now: Timestamp,
-    ) -> Result<(), ControlError> {
-        check_count("a plan", plan.text.len(), JSON_BYTES_MAX)?;
-        let steps = serde_json::to_string(&plan.steps).map_err(|error| StoreError::Database(error.to_string()))?;
-        check_count("a plan's steps", steps.len(), JSON_BYTES_MAX)?;
-        self.write(SubmitPlan { held: held.clone(), plan, steps, decision, now }).await
     }
 
     /// What the task is at, and lines for its log.

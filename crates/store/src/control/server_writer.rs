@@ -68,6 +68,15 @@ impl From<StoreError> for BatchFailure {
     }
 }
 
+/// The answer to an operation that ran as a batch of its own.
+pub(super) fn only<T>(batch: Result<Vec<Result<T, ControlError>>, BatchFailure>) -> Result<T, ControlError> {
+    match batch {
+        Ok(mut answers) => answers.pop().unwrap_or(Err(ControlError::Store(StoreError::Ended))),
+        Err(BatchFailure::Store(error)) => Err(error.into()),
+        Err(BatchFailure::Half(error)) => Err(error),
+    }
+}
+
 type Reply<T> = Result<T, ControlError>;
 type RunMany = for<'a> fn(&'a mut [&'a mut Box<dyn AnyJob>], &'a mut Tx<'_>) -> BoxFuture<'a, Result<(), BatchFailure>>;
 
