@@ -6,7 +6,8 @@ use std::net::TcpStream;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-const ANY: [&str; 6] = ["--civo", "127.0.0.1:0", "--digitalocean", "127.0.0.1:0", "--kube", "127.0.0.1:0"];
+const ANY: [&str; 8] =
+    ["--civo", "127.0.0.1:0", "--digitalocean", "127.0.0.1:0", "--aws", "127.0.0.1:0", "--kube", "127.0.0.1:0"];
 
 /// Ended with the test, whatever happens in it.
 struct Serving(Child);
@@ -121,7 +122,17 @@ fn what_cannot_start_says_why() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     for extra in [&[][..], &["--background"]] {
-        let mut args = vec!["sandbox", "--civo", &address, "--digitalocean", "127.0.0.1:0", "--kube", "127.0.0.1:0"];
+        let mut args = vec![
+            "sandbox",
+            "--civo",
+            &address,
+            "--digitalocean",
+            "127.0.0.1:0",
+            "--aws",
+            "127.0.0.1:0",
+            "--kube",
+            "127.0.0.1:0",
+        ];
         args.extend(extra);
         let started = Instant::now();
         let run = project.berth(&args).exits(1);

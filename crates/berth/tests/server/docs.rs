@@ -85,7 +85,7 @@ impl Block {
 fn typed(line: &str) -> String {
     let mut line = line.replace("--speed 20", "--speed max");
     if line.starts_with("berth sandbox") && !line.contains("--stop") {
-        line.push_str(" --civo 127.0.0.1:0 --digitalocean 127.0.0.1:0 --kube 127.0.0.1:0");
+        line.push_str(" --civo 127.0.0.1:0 --digitalocean 127.0.0.1:0 --aws 127.0.0.1:0 --kube 127.0.0.1:0");
     }
     let asks = ["berth apply ", "berth delete "].iter().any(|verb| line.starts_with(verb));
     if asks && !line.contains("--yes") {

@@ -189,7 +189,7 @@ fn commands_printed_about_simulated_clouds_work() {
     let here = Here::new();
     here.write("net.yaml", NET);
     here.write("cluster.yaml", CLUSTER);
-    let free = "--civo 127.0.0.1:0 --digitalocean 127.0.0.1:0 --kube 127.0.0.1:0";
+    let free = "--civo 127.0.0.1:0 --digitalocean 127.0.0.1:0 --aws 127.0.0.1:0 --kube 127.0.0.1:0";
     let planned = here.works("berth plan -f net.yaml --sandbox --speed max --out net.plan");
     here.works(&after(&planned, "to carry out exactly this:"));
     let missing = here.ends("berth describe civovpc/nothing --sandbox", 1);
