@@ -10,6 +10,7 @@ use percent_encoding::percent_decode_str;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::kube::access::Login;
 use crate::registry::CloudName;
 
 pub const MAX_BODY_BYTES: usize = 1 << 20;
@@ -39,6 +40,16 @@ pub trait Cloud: Send + Sync + 'static {
 
     fn max_body_bytes(&self) -> usize {
         MAX_BODY_BYTES
+    }
+
+    /// Whom a token of this cloud's own belongs to in one of its clusters; otherwise why it is refused.
+    fn log_in(&self, _cluster: &str, _token: &str) -> Result<Login, String> {
+        Err("the token is not known".into())
+    }
+
+    /// The cluster that a token is good for, where a request does not say which it means.
+    fn cluster_of(&self, _token: &str) -> Option<String> {
+        None
     }
 }
 

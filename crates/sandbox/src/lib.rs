@@ -154,6 +154,7 @@ impl Sandbox {
             let options = config.options.get(&cloud.name).cloned().unwrap_or_default();
             let api = (cloud.api)(world.clone(), kube.clone(), &options);
             let api = api.map_err(|reason| SandboxError::Option { cloud: cloud.name, reason })?;
+            kube.serve_for(cloud.name, &api);
             clouds.insert(cloud.name, Server::start(listener, api, world.clone(), config.token.clone())?);
         }
         Ok(Sandbox { world, kube, clouds })

@@ -7,6 +7,7 @@
 mod ask;
 mod authenticate;
 mod ec2;
+mod eks;
 mod errors;
 mod iam;
 mod ids;
@@ -28,6 +29,7 @@ use hyper::Method;
 use crate::clock::SimTime;
 use crate::http::{Call, Cloud, Refusal, Reply};
 use crate::kube::KubeServer;
+use crate::kube::access::Login;
 use crate::registry::{CloudName, CloudOption, CloudOptions, CloudStore, SimulatedCloud};
 use crate::table::AnyTable;
 use crate::world::{ClusterView, View, World};
@@ -67,18 +69,19 @@ type State<'a> = View<'a, Store>;
 pub struct Store {
     tokens: tokens::Tables,
     ec2: ec2::Tables,
+    eks: eks::Tables,
     iam: iam::Tables,
     sts: sts::Tables,
     kms: kms::Tables,
 }
 
 impl Store {
-    fn services(&self) -> [&dyn ServiceTables; 5] {
-        [&self.tokens, &self.ec2, &self.iam, &self.sts, &self.kms]
+    fn services(&self) -> [&dyn ServiceTables; 6] {
+        [&self.tokens, &self.ec2, &self.eks, &self.iam, &self.sts, &self.kms]
     }
 
-    fn services_mut(&mut self) -> [&mut dyn ServiceTables; 5] {
-        [&mut self.tokens, &mut self.ec2, &mut self.iam, &mut self.sts, &mut self.kms]
+    fn services_mut(&mut self) -> [&mut dyn ServiceTables; 6] {
+        [&mut self.tokens, &mut self.ec2, &mut self.eks, &mut self.iam, &mut self.sts, &mut self.kms]
     }
 }
 
@@ -93,8 +96,8 @@ impl CloudStore for Store {
 
     fn seed(&mut self, _now: SimTime) {}
 
-    fn cluster_view(&self, _id: &str, _now: SimTime) -> Option<ClusterView> {
-        None
+    fn cluster_view(&self, id: &str, now: SimTime) -> Option<ClusterView> {
+        eks::cluster_view(self, id, now)
     }
 }
 
@@ -135,6 +138,14 @@ impl Cloud for Aws {
     /// Signatures stand in for the token.
     fn authorised(&self, _: &Call, _: &str) -> bool {
         true
+    }
+
+    fn log_in(&self, cluster: &str, token: &str) -> Result<Login, String> {
+        eks::authenticate(self, cluster, token)
+    }
+
+    fn cluster_of(&self, token: &str) -> Option<String> {
+        eks::cluster_of(self, token)
     }
 
     fn max_body_bytes(&self) -> usize {

@@ -34,7 +34,7 @@ pub trait TaggedService: Sync {
 }
 
 /// IAM's are not among them, as in AWS.
-static SERVICES: &[&dyn TaggedService] = &[&super::kms::KmsTags];
+static SERVICES: &[&dyn TaggedService] = &[&super::eks::EksTags, &super::kms::KmsTags];
 
 /// The tags of the object with an ARN.
 pub fn tags_of(ask: &Ask, arn: &str) -> Tags {

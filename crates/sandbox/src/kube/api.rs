@@ -6,6 +6,8 @@ use bytes::Bytes;
 use hyper::Method;
 use serde_json::{Value, json};
 
+use super::access::{User, Wish};
+use super::issuer::{self, Issuer, TokenFor};
 use super::objects::{At, Objects, PatchKind};
 use super::print::{self, Include};
 use super::proto;
@@ -20,6 +22,10 @@ use crate::world::ClusterView;
 
 /// Page size when a client asks for none; larger lists come in several answers only if the client can page.
 const MAX_PAGE: usize = 20_000;
+
+const DEFAULT_TOKEN_SECONDS: i64 = 3600;
+const MIN_TOKEN_SECONDS: i64 = 600;
+const MAX_TOKEN_SECONDS: i64 = 1 << 32;
 
 const OPENAPI_V2_PROTOBUF: &str = "com.github.proto-openapi.spec.v2";
 
@@ -41,8 +47,11 @@ pub struct Ask<'a> {
     pub body: &'a Bytes,
     pub view: &'a ClusterView,
     pub address: &'a str,
-    pub token: String,
-    pub certified: bool,
+    pub issuer: &'a Issuer,
+    /// Whom the request is made by.
+    pub user: &'a User,
+    /// Whether that user may do something.
+    pub may: &'a (dyn Fn(&Wish) -> bool + Sync),
 }
 
 impl Ask<'_> {
@@ -53,6 +62,14 @@ impl Ask<'_> {
     /// Whether nothing can come of it but an answer. A watch needs objects that stay.
     pub fn only_looks(&self) -> bool {
         (self.method == Method::GET || self.method == Method::HEAD) && !self.flag("watch")
+    }
+
+    pub fn wish(&self) -> Wish {
+        Wish::of(self.method.as_str(), &self.path, self.flag("watch"))
+    }
+
+    pub fn allowed(&self) -> bool {
+        (self.may)(&self.wish())
     }
 
     pub fn only_nodes(&self) -> bool {
@@ -161,10 +178,13 @@ fn review(ask: &Ask, plural: &str, mut body: Value) -> Answer<Given> {
         return Err(status::bad_request("the body is not an object"));
     }
     body["status"] = if plural == "selfsubjectaccessreviews" {
-        json!({"allowed": true})
+        let wish = Wish::asked(&body["spec"]);
+        match (ask.may)(&wish) {
+            true => json!({"allowed": true}),
+            false => json!({"allowed": false, "reason": wish.refusal(&ask.user.name)}),
+        }
     } else {
-        let user = if ask.certified { "admin" } else { "token-admin" };
-        json!({"userInfo": {"username": user, "groups": ["system:masters", "system:authenticated"]}})
+        json!({"userInfo": ask.user.info()})
     };
     Ok(Given::Json(201, body))
 }
@@ -345,14 +365,8 @@ fn subresource(ask: &Ask, objects: &mut Objects, at: At, sub: &str, now: SimTime
             Ok(Given::Json(201, status::success(201)))
         }
         ("POST", "token") => {
-            objects.get(at)?;
-            let mut body = ask.json()?;
-            if !body.is_object() {
-                return Err(status::bad_request("the body is not an object"));
-            }
-            let expires = now.plus_ms(3_600_000).rfc3339();
-            body["status"] = json!({"token": ask.token, "expirationTimestamp": expires});
-            Ok(Given::Json(201, body))
+            let uid = objects.get(at)?["metadata"]["uid"].as_str().unwrap_or_default();
+            token_request(ask, at, uid)
         }
         ("PUT", "finalize") => Ok(Given::Json(200, objects.get(at)?.clone())),
         ("GET", "scale") => Ok(Given::Json(200, scale(objects.get(at)?))),
@@ -372,6 +386,32 @@ fn subresource(ask: &Ask, objects: &mut Objects, at: At, sub: &str, now: SimTime
         }
         _ => Err(status::method_not_allowed()),
     }
+}
+
+/// A token of a service account, for the audiences and the time that were asked for.
+fn token_request(ask: &Ask, at: At, uid: &str) -> Answer<Given> {
+    let mut body = ask.json()?;
+    if !body.is_object() {
+        return Err(status::bad_request("the body is not an object"));
+    }
+    let seconds = body["spec"]["expirationSeconds"].as_i64().unwrap_or(DEFAULT_TOKEN_SECONDS);
+    if !(MIN_TOKEN_SECONDS..=MAX_TOKEN_SECONDS).contains(&seconds) {
+        let why = "Invalid value: may not specify a duration less than 10 minutes or larger than 2^32 seconds";
+        return Err(status::invalid(at.resource, at.name, "spec.expirationSeconds", why));
+    }
+    let given = body["spec"]["audiences"].as_array().filter(|list| !list.is_empty());
+    let audiences = match given {
+        Some(list) => list.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+        None => vec![issuer::API_AUDIENCE.to_owned()],
+    };
+    body["spec"]["audiences"] = json!(audiences);
+    body["spec"]["expirationSeconds"] = json!(seconds);
+    let wanted = TokenFor { cluster: &ask.view.id, namespace: at.namespace, account: at.name, uid, audiences, seconds };
+    let Some((token, expires)) = ask.issuer.sign(&wanted) else {
+        return Err(status::bad_request("the cluster has no key for tokens"));
+    };
+    body["status"] = json!({"token": token, "expirationTimestamp": SimTime(expires * 1000).rfc3339()});
+    Ok(Given::Json(201, body))
 }
 
 fn scale(object: &Value) -> Value {

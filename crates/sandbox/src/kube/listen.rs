@@ -21,7 +21,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::api::{self, Ask, Given};
 use super::status::{self, Refused};
-use super::{Clusters, identity, watch};
+use super::{Clusters, access, identity, watch};
 use crate::faults::FaultEffect;
 use crate::http::{Refusal, parse_query};
 use crate::server::{Dropped, accept_each};
@@ -112,21 +112,19 @@ async fn respond(clusters: &Arc<Clusters>, caller: &Caller, request: Request<Inc
     let text = |name| head.headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok()).unwrap_or_default();
     let bearer = text(AUTHORIZATION).split_once(' ').filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
     let token = bearer.map_or("", |(_, token)| token.trim());
+    if let Some(given) = clusters.issuer_document(&head.method, &segments) {
+        return Ok(given);
+    }
     // The path says which cluster; without its prefix the TLS server name or the token does.
+    let of_token;
     let (id, rest) = match segments.as_slice() {
         [root, id, rest @ ..] if root == "clusters" => (id.as_str(), rest),
         rest => {
-            let from_token = token.split_once('.').map(|(id, _)| id);
-            (caller.named.as_deref().or(from_token).ok_or_else(status::no_such_path)?, rest)
+            of_token = clusters.cluster_of(token);
+            (caller.named.as_deref().or(of_token.as_deref()).ok_or_else(status::no_such_path)?, rest)
         }
     };
-    if !caller.certified && token != clusters.identity.token(id) {
-        return Err(status::unauthorized().into());
-    }
-    let Some(view) = clusters.world.cluster_view(id) else {
-        clusters.forget(id);
-        return Err(status::no_such_cluster(id).into());
-    };
+    let (user, view) = clusters.log_in(id, caller.certified, token)?;
     if !view.api_up {
         return Err(status::unavailable().into());
     }
@@ -140,10 +138,12 @@ async fn respond(clusters: &Arc<Clusters>, caller: &Caller, request: Request<Inc
         body: &body,
         view: &view,
         address: &clusters.address,
-        token: clusters.identity.token(id),
-        certified: caller.certified,
+        issuer: &clusters.issuer,
+        user: &user,
+        may: &|wish| access::allowed(&user, wish, || clusters.rbac(&view)),
     };
     let handle = || match api::fixed(&ask) {
+        _ if !ask.allowed() => Err(status::forbidden(&ask.wish(), &user.name)),
         Some(answer) => answer,
         None if ask.only_looks() => {
             clusters.look(&view, ask.only_nodes(), |objects, now| api::resource(&ask, objects, now))

@@ -3,11 +3,14 @@
 //! Discovery, the object store and the rules of the API machinery are real enough for unmodified kubectl, Helm and client
 //! libraries. There is no scheduler and there are no containers: workloads become available after a simulated moment.
 
+pub mod access;
 mod api;
 mod columns;
 mod defaults;
 mod identity;
+mod issuer;
 mod listen;
+mod login;
 mod objects;
 mod patch;
 mod print;
@@ -21,10 +24,10 @@ mod types;
 mod watch;
 mod yaml;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -34,9 +37,12 @@ use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
 use crate::clock::{SimTime, Speed};
+use crate::http::Cloud;
+use crate::registry::CloudName;
 use crate::world::{ClusterView, World};
 use crate::{SandboxError, server};
 use identity::Identity;
+use issuer::Issuer;
 use objects::Objects;
 
 /// Simulated time that a workload needs from declared to available.
@@ -51,7 +57,12 @@ pub struct KubeServer {
     identity: Identity,
     stop: signal::Sender<bool>,
     accepting: Mutex<Option<JoinHandle<()>>>,
+    issuer: Arc<Issuer>,
+    clouds: Arc<Mutex<CloudApis>>,
 }
+
+/// The clouds that know their own tokens. Weak: a cloud holds the server of its clusters.
+type CloudApis = BTreeMap<CloudName, Weak<dyn Cloud>>;
 
 /// What every connection shares.
 struct Clusters {
@@ -61,6 +72,8 @@ struct Clusters {
     /// Where objects outlive the process; only with a state file.
     folder: Option<PathBuf>,
     objects: Mutex<HashMap<String, Arc<Mutex<Objects>>>>,
+    issuer: Arc<Issuer>,
+    clouds: Arc<Mutex<CloudApis>>,
 }
 
 impl KubeServer {
@@ -76,17 +89,21 @@ impl KubeServer {
             identity.keep(folder)?;
         }
         let acceptor = TlsAcceptor::from(Arc::new(identity.server_config()?));
+        let issuer = Arc::new(Issuer::new(addr.to_string(), folder.clone()));
+        let clouds = Arc::new(Mutex::new(CloudApis::new()));
         let clusters = Arc::new(Clusters {
             world,
             identity: identity.clone(),
             address: addr.to_string(),
             folder,
             objects: Mutex::default(),
+            issuer: issuer.clone(),
+            clouds: clouds.clone(),
         });
         clusters.sweep_folder();
         let (stop, stopped) = signal::channel(false);
         let accepting = tokio::spawn(listen::accept(listener, acceptor, clusters, stopped));
-        Ok(KubeServer { addr, identity, stop, accepting: Mutex::new(Some(accepting)) })
+        Ok(KubeServer { addr, identity, stop, accepting: Mutex::new(Some(accepting)), issuer, clouds })
     }
 
     pub fn addr(&self) -> SocketAddr {
@@ -106,6 +123,21 @@ impl KubeServer {
     /// The bearer token that a cluster takes in place of the client certificate.
     pub fn token(&self, cluster_id: &str) -> String {
         self.identity.token(cluster_id)
+    }
+
+    /// Lets a cloud say whom its tokens belong to.
+    pub(crate) fn serve_for(&self, name: CloudName, api: &Arc<dyn Cloud>) {
+        lock(&self.clouds).insert(name, Arc::downgrade(api));
+    }
+
+    /// The issuer of a cluster's service account tokens: `https://127.0.0.1:PORT/id/ID`.
+    pub fn issuer(&self, cluster_id: &str) -> String {
+        self.issuer.url(cluster_id)
+    }
+
+    /// The claims of a service account's token, whichever cluster it is of; otherwise what is wrong with it.
+    pub fn check_token(&self, token: &str) -> Result<serde_json::Value, String> {
+        self.issuer.check(token)
     }
 
     /// Stops serving; called once by `Sandbox::stop`.
@@ -161,6 +193,11 @@ fn kubeconfig_with(server: &KubeServer, cluster_id: &str, name: &str, user: &str
          {endpoint}\n    tls-server-name: {server_name}\ncontexts:\n- name: {name}\n  context:\n    cluster: {name}\n    user: \
          {user}\ncurrent-context: {name}\nusers:\n- name: {user}\n  user:\n{credentials}preferences: {{}}\n"
     )
+}
+
+/// YAML as a JSON value.
+pub fn parse_yaml(text: &[u8]) -> Result<serde_json::Value, String> {
+    yaml::parse(text)
 }
 
 impl Clusters {

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::access::Wish;
 use super::types::ResourceType;
 use crate::http::Refusal;
 
@@ -35,6 +36,20 @@ fn about(resource: &ResourceType, name: &str) -> Value {
 
 pub fn unauthorized() -> Refused {
     refused(401, "Unauthorized", "Unauthorized".into(), Value::Null)
+}
+
+/// A token that is not good here, and why.
+pub fn bad_token(why: &str) -> Refused {
+    refused(401, "Unauthorized", format!("Unauthorized: {why}"), Value::Null)
+}
+
+/// What a user may not do, in Kubernetes' own words.
+pub fn forbidden(wish: &Wish, user: &str) -> Refused {
+    let details = match wish.path.is_empty() {
+        true => json!({"name": wish.name, "group": wish.group, "kind": wish.resource}),
+        false => json!({}),
+    };
+    refused(403, "Forbidden", wish.refusal(user), details)
 }
 
 /// What a fault rule asked for.

@@ -146,11 +146,16 @@ pub fn add(store: &mut Tables, group: SecurityGroup) {
 /// The group of a new VPC: its members may talk to each other.
 pub fn add_default(store: &mut Tables, vpc: &Common) {
     let common = Common::made("sg", &vpc.region, vpc.created);
-    let id = common.id.clone();
     let (name, description) = (DEFAULT.to_owned(), "default VPC security group".to_owned());
-    add(store, SecurityGroup { common, name, description, vpc: vpc.id.clone() });
+    add_open_inside(store, SecurityGroup { common, name, description, vpc: vpc.id.clone() });
+}
+
+/// Adds a group whose members may talk to each other.
+pub fn add_open_inside(store: &mut Tables, group: SecurityGroup) {
+    let Common { id, region, created, .. } = group.common.clone();
+    add(store, group);
     store.security_group_rules.insert(SecurityGroupRule {
-        common: Common::made("sgr", &vpc.region, vpc.created),
+        common: Common::made("sgr", &region, created),
         group: id.clone(),
         egress: false,
         spec: Spec::all_to(Source::Group(id)),

@@ -12,7 +12,7 @@ mod oidc;
 mod policies;
 mod profiles;
 pub mod roles;
-mod service_linked;
+pub mod service_linked;
 mod simulate;
 mod users;
 

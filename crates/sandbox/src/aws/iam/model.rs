@@ -173,7 +173,7 @@ object!(
     "aws.iam_role",
     name,
     |this| grantee_keys(&this.name, &this.grants),
-    json!({"name": this.name, "arn": this.arn})
+    json!({"name": this.name, "arn": this.arn, "default": this.path.starts_with("/aws-service-role/")})
 );
 object!(
     User,

@@ -55,6 +55,19 @@ pub fn create(ask: &mut Ask) -> Answer<Value> {
             format!("Service role name {name} has been taken in this account, please try a different suffix."),
         );
     }
+    let description = ask.input.text("Description").map(str::to_owned);
+    Ok(json!({"Role": roles::shown(&add(ask, &service, name, policy, description), true)}))
+}
+
+/// Makes the role that a service needs for itself, unless it is there.
+pub fn ensure(ask: &mut Ask, service: &str, name: &str) {
+    let known = SERVICES.into_iter().find(|(own, _, _)| *own == service);
+    if let (Some((_, _, policy)), None) = (known, ask.state.store.iam.roles.get(name)) {
+        add(ask, service, name.to_owned(), policy, None);
+    }
+}
+
+fn add(ask: &mut Ask, service: &str, name: String, policy: &str, description: Option<String>) -> Role {
     let path = format!("/aws-service-role/{service}/");
     let trust = json!({
         "Version": "2012-10-17",
@@ -67,15 +80,14 @@ pub fn create(ask: &mut Ask) -> Answer<Value> {
         name,
         path,
         trust: trust.to_string(),
-        description: ask.input.text("Description").map(str::to_owned),
+        description,
         max_session_seconds: 3600,
         grants: Grants { attached, ..Grants::default() },
         tags: Default::default(),
         created: ask.now(),
     };
-    let answer = json!({"Role": roles::shown(&role, true)});
-    ask.store().iam.roles.insert(role);
-    Ok(answer)
+    ask.store().iam.roles.insert(role.clone());
+    role
 }
 
 pub fn delete(ask: &mut Ask) -> Answer<Value> {

@@ -14,7 +14,7 @@ use super::ask::{Ask, Extra, Input};
 use super::errors::{Answer, AwsError, of_refusal};
 use super::{Aws, authenticate, ec2, ids, tokens};
 use crate::http::{Call, Refusal, Reply};
-pub use scope::Scope;
+pub use scope::{Scope, of as scope_of};
 
 /// One service: how it is spoken to, and what it can do.
 pub struct Service {
@@ -68,8 +68,14 @@ impl Action {
 }
 
 /// All services, by the name in a signature's scope.
-static SERVICES: &[&Service] =
-    &[&super::sts::SERVICE, &super::ec2::SERVICE, &super::iam::SERVICE, &super::kms::SERVICE, &super::tagging::SERVICE];
+static SERVICES: &[&Service] = &[
+    &super::sts::SERVICE,
+    &super::ec2::SERVICE,
+    &super::eks::SERVICE,
+    &super::iam::SERVICE,
+    &super::kms::SERVICE,
+    &super::tagging::SERVICE,
+];
 
 fn service(scope: &Scope) -> Option<&'static Service> {
     SERVICES.iter().copied().find(|service| service.scope == scope.service)
