@@ -3,6 +3,7 @@
 use super::errors::{Answer, AwsError};
 pub use super::permission::{pass_role, permit};
 use super::principal::{ANYBODY, Identity, Principal};
+use super::sigv4::{self, Problem};
 use super::sts::{Owner, Session};
 use super::wire::Scope;
 use super::{Aws, State};
@@ -16,8 +17,65 @@ pub struct Known {
 
 /// Whom a call is made by.
 pub fn caller(aws: &Aws, state: &State, call: &Call, scope: &Scope, account: &str) -> Answer<Principal> {
-    let known = known(aws, state, call, &scope.access_key, account)?;
+    let known = known(aws, state, call, &scope.access_key, account).map_err(|error| told(&scope.service, error))?;
+    if aws.credentials.is_some()
+        && let Some(secret) = &known.secret
+    {
+        sigv4::verify(call, scope, secret).map_err(|problem| told(&scope.service, refused(&scope.service, problem)))?;
+    }
     Ok(known.principal)
+}
+
+fn refused(service: &str, problem: Problem) -> Box<AwsError> {
+    let error = |code: &'static str, message: &str| AwsError::new(403, code, message);
+    match problem {
+        Problem::Mismatch => error(
+            "SignatureDoesNotMatch",
+            "The request signature we calculated does not match the signature you provided. Check your AWS Secret Access Key and signing method. Consult the service documentation for details.",
+        ),
+        Problem::Incomplete(message) => AwsError::new(400, "IncompleteSignature", message),
+        Problem::Body => AwsError::new(
+            400,
+            "XAmzContentSHA256Mismatch",
+            "The provided 'x-amz-content-sha256' header does not match what was computed.",
+        ),
+        Problem::Skewed(_) if service == "s3" => {
+            error("RequestTimeTooSkewed", "The difference between the request time and the current time is too large.")
+        }
+        Problem::Expired if service == "s3" => error("AccessDenied", "Request has expired"),
+        Problem::Skewed(_) | Problem::Expired if service == "ec2" => {
+            AwsError::new(400, "RequestExpired", "Request has expired.")
+        }
+        Problem::Skewed(made) => {
+            error("SignatureDoesNotMatch", &format!("Signature not current: {made} is more than 15 min. away"))
+        }
+        Problem::Expired => error("SignatureDoesNotMatch", "Signature expired"),
+    }
+}
+
+/// The same problem has another code in each service.
+fn told(service: &str, error: Box<AwsError>) -> Box<AwsError> {
+    const NOT_VALID: &str = "AWS was not able to validate the provided access credentials";
+    let (status, code) = match (service, error.code.as_ref()) {
+        ("ec2", "InvalidClientTokenId" | "SignatureDoesNotMatch") => {
+            return AwsError::new(401, "AuthFailure", NOT_VALID);
+        }
+        ("ec2", "ExpiredToken") => (400, "RequestExpired"),
+        ("s3", "InvalidClientTokenId") => {
+            let message = "The AWS Access Key Id you provided does not exist in our records.";
+            return AwsError::new(403, "InvalidAccessKeyId", message);
+        }
+        ("s3", "ExpiredToken") => (400, "ExpiredToken"),
+        ("s3" | "iam" | "sts", _) => return error,
+        ("eks", "InvalidClientTokenId") => (403, "UnrecognizedClientException"),
+        ("eks", "SignatureDoesNotMatch") => (403, "InvalidSignatureException"),
+        ("eks", "ExpiredToken") => (403, "ExpiredTokenException"),
+        (_, "InvalidClientTokenId") => (400, "UnrecognizedClientException"),
+        (_, "SignatureDoesNotMatch") => (400, "InvalidSignatureException"),
+        (_, "ExpiredToken") => (400, "ExpiredTokenException"),
+        _ => return error,
+    };
+    AwsError::new(status, code, error.message)
 }
 
 /// Keys of IAM and STS first, then those of the credentials file. Where there is none, any other key is an administrator's.

@@ -16,6 +16,7 @@ mod paging;
 mod permission;
 mod principal;
 mod resource_names;
+mod sigv4;
 mod sts;
 mod tables;
 mod tagging;

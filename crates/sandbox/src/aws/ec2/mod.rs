@@ -27,6 +27,8 @@ pub mod security_group;
 mod security_group_rule;
 pub mod subnet;
 mod tags;
+#[cfg(test)]
+mod tests;
 pub mod vpc;
 
 use super::ask::{Ask, Tags};

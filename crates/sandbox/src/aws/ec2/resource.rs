@@ -207,10 +207,16 @@ pub fn page_of<T: Resource>(ask: &Ask, cx: &Cx, rows: Vec<&T>, limits: (usize, u
     Ok(answer)
 }
 
+/// Types that say nothing of tags where there are none; the others show an empty list.
+const SILENT: [&str; 5] = ["vpc", "subnet", "security-group", "elastic-ip", "launch-template"];
+
 /// With its tags.
 pub fn shown<T: Resource>(object: &T, cx: &Cx) -> Value {
     let mut shown = object.show(cx);
-    shown["tagSet"] = tags::set(&object.common().tags);
+    let tags = &object.common().tags;
+    if !tags.is_empty() || !SILENT.contains(&T::NAMES.kind) {
+        shown["tagSet"] = tags::set(tags);
+    }
     shown
 }
 
