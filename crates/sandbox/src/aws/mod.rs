@@ -9,14 +9,18 @@ mod authenticate;
 mod ec2;
 mod eks;
 mod errors;
+mod events;
 mod iam;
 mod ids;
 mod kms;
+mod logs;
 mod paging;
 mod permission;
 mod principal;
 mod resource_names;
+mod s3;
 mod sigv4;
+mod sqs;
 mod sts;
 mod tables;
 mod tagging;
@@ -65,25 +69,38 @@ pub static CLOUD: SimulatedCloud = SimulatedCloud {
 
 type State<'a> = View<'a, Store>;
 
-/// Every AWS object of the sandbox, by service.
-#[derive(Default)]
-pub struct Store {
-    tokens: tokens::Tables,
-    ec2: ec2::Tables,
-    eks: eks::Tables,
-    iam: iam::Tables,
-    sts: sts::Tables,
-    kms: kms::Tables,
+/// Declares the store with the tables of each service.
+macro_rules! store {
+    ($($service:ident),+ $(,)?) => {
+        /// Every AWS object of the sandbox, by service.
+        #[derive(Default)]
+        pub struct Store {
+            $($service: $service::Tables,)+
+        }
+
+        impl Store {
+            fn services(&self) -> Vec<&dyn ServiceTables> {
+                vec![$(&self.$service),+]
+            }
+
+            fn services_mut(&mut self) -> Vec<&mut dyn ServiceTables> {
+                vec![$(&mut self.$service),+]
+            }
+        }
+    };
 }
 
-impl Store {
-    fn services(&self) -> [&dyn ServiceTables; 6] {
-        [&self.tokens, &self.ec2, &self.eks, &self.iam, &self.sts, &self.kms]
-    }
-
-    fn services_mut(&mut self) -> [&mut dyn ServiceTables; 6] {
-        [&mut self.tokens, &mut self.ec2, &mut self.eks, &mut self.iam, &mut self.sts, &mut self.kms]
-    }
+store! {
+    tokens,
+    ec2,
+    eks,
+    events,
+    iam,
+    kms,
+    logs,
+    s3,
+    sqs,
+    sts,
 }
 
 impl CloudStore for Store {

@@ -228,8 +228,13 @@ fn events(ask: &Ask) -> Vec<String> {
 /// The policy of a bucket, key or queue.
 pub fn policy(ask: &Ask, resource: &str) -> Option<String> {
     let store = &ask.state.store;
+    if let Some(rest) = resource.strip_prefix("arn:aws:s3:::") {
+        let bucket = rest.split('/').next().unwrap_or(rest);
+        return super::s3::policy_of(store, bucket);
+    }
     match resource.split(':').nth(2)? {
         "kms" => super::kms::policy_of(store, resource),
+        "sqs" => super::sqs::policy_of(store, resource),
         _ => None,
     }
 }

@@ -34,7 +34,14 @@ pub trait TaggedService: Sync {
 }
 
 /// IAM's are not among them, as in AWS.
-static SERVICES: &[&dyn TaggedService] = &[&super::eks::EksTags, &super::kms::KmsTags];
+static SERVICES: &[&dyn TaggedService] = &[
+    &super::eks::EksTags,
+    &super::events::EventTags,
+    &super::kms::KmsTags,
+    &super::logs::LogsTags,
+    &super::s3::S3Tags,
+    &super::sqs::SqsTags,
+];
 
 /// The tags of the object with an ARN.
 pub fn tags_of(ask: &Ask, arn: &str) -> Tags {

@@ -20,7 +20,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
 use super::wire::{Action, Protocol, Service};
-pub use document::{Attached, parse as parse_policy};
+pub use document::{Attached, matches as matches_wildcard, parse as parse_policy};
 use entity::{list_tags, tag, untag};
 use model::{AccessKey, AccountAlias, Group, InstanceProfile, ManagedPolicy, OidcProvider, Role, User};
 pub use policies::document as policy_document;

@@ -69,11 +69,15 @@ impl Action {
 
 /// All services, by the name in a signature's scope.
 static SERVICES: &[&Service] = &[
-    &super::sts::SERVICE,
     &super::ec2::SERVICE,
     &super::eks::SERVICE,
+    &super::events::SERVICE,
     &super::iam::SERVICE,
     &super::kms::SERVICE,
+    &super::logs::SERVICE,
+    &super::s3::SERVICE,
+    &super::sqs::SERVICE,
+    &super::sts::SERVICE,
     &super::tagging::SERVICE,
 ];
 
@@ -199,6 +203,15 @@ fn write_error(service: &Service, error: &AwsError, request_id: &str) -> Reply {
         Protocol::RestJson { .. } => rest::write_json_error(error, request_id),
         Protocol::RestXml { .. } => rest::write_xml_error(error, request_id),
     }
+}
+
+/// A tree with one root as the text of a document, for what is kept in the form in which it is shown.
+pub fn xml_text(output: &Value) -> String {
+    let mut text = String::from(xml::HEAD);
+    if let Some((name, value)) = output.as_object().and_then(|map| map.iter().next()) {
+        xml::element(&mut text, name, value, xml::Lists::Flat);
+    }
+    text
 }
 
 /// Status and code of a throttled call.
