@@ -1,6 +1,6 @@
 //! Serves the simulated clouds until it is stopped: `cargo run -p berth-sandbox --example serve -- [SPEED] [STATE-FILE]`.
 //! For tries with the clouds' own programs without building all of Berth. Ports and options of clouds come in the environment,
-//! as `NAME_PORT` and `NAME_OPTION`.
+//! as `NAME_PORT` and `NAME_OPTION`; `KUBE_BIN` is the folder with the programs of real control planes.
 
 use berth_sandbox::{Config, Sandbox, registry};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -13,6 +13,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         config.speed = speed.parse()?;
     }
     config.state = args.next().map(Into::into);
+    config.kube_bin = std::env::var_os("KUBE_BIN").map(Into::into);
     for cloud in registry::clouds() {
         let upper = cloud.name.as_str().to_uppercase();
         if let Some(port) = std::env::var(format!("{upper}_PORT")).ok().and_then(|port| port.parse().ok()) {

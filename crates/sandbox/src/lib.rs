@@ -51,6 +51,8 @@ pub struct Config {
     /// The only token accepted; without it any will do.
     pub token: Option<String>,
     pub quota: Quota,
+    /// A folder with the programs of a real Kubernetes control plane; clusters are then real ones.
+    pub kube_bin: Option<PathBuf>,
     /// Settings of single clouds.
     pub options: BTreeMap<CloudName, CloudOptions>,
 }
@@ -66,6 +68,7 @@ impl Default for Config {
             seed: 0,
             token: None,
             quota: Quota::default(),
+            kube_bin: None,
             options: BTreeMap::new(),
         }
     }
@@ -112,6 +115,8 @@ pub enum SandboxError {
     StateUnreadable { path: PathBuf, line: usize, reason: String },
     #[error("{cloud}: {reason}")]
     Option { cloud: CloudName, reason: String },
+    #[error("{} does not have these programs: {missing}", folder.display())]
+    KubePrograms { folder: PathBuf, missing: String },
     #[error("TLS for the clusters' Kubernetes APIs: {0}")]
     Tls(String),
 }
@@ -148,7 +153,8 @@ impl Sandbox {
             listeners.push((cloud, server::bind(addr).await?));
         }
         let world = Arc::new(World::open(&config)?);
-        let kube = Arc::new(KubeServer::start(config.kube, config.state.as_deref(), world.clone()).await?);
+        let (state, programs) = (config.state.as_deref(), config.kube_bin.as_deref());
+        let kube = Arc::new(KubeServer::start(config.kube, state, programs, world.clone()).await?);
         let mut clouds = BTreeMap::new();
         for (cloud, listener) in listeners {
             let options = config.options.get(&cloud.name).cloned().unwrap_or_default();

@@ -24,13 +24,19 @@ const LOG_TAIL: u64 = 4096;
 
 /// Serve simulated clouds on this machine
 #[derive(clap::Args, Debug)]
-#[command(before_help = "Examples:\n  berth sandbox --speed 60\n  berth sandbox --background --speed max")]
+#[command(
+    before_help = "Examples:\n  berth sandbox --speed 60\n  berth sandbox --background --speed max\n  berth sandbox --kube-bin ~/kubernetes/bin"
+)]
 pub struct Args {
     #[command(flatten)]
     clouds: CloudPorts,
     /// Address for the clusters' Kubernetes APIs
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7072")]
     kube: SocketAddr,
+    /// Folder with etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok, to give every cluster a real
+    /// control plane
+    #[arg(long, value_name = "DIR")]
+    kube_bin: Option<PathBuf>,
     /// How much faster than real time provisioning goes, or `max`
     #[arg(long, value_name = "N", value_parser = speed, default_value = "1")]
     speed: Speed,
@@ -89,6 +95,7 @@ async fn serve(args: Args, fail: Vec<Rule>, folder: &Path) -> CommandResult {
         fail,
         seed: args.seed,
         token: args.token.clone(),
+        kube_bin: args.kube_bin.clone(),
         ..Config::default()
     };
     let mut stop = StopSignal::listen()?;
@@ -174,6 +181,9 @@ fn background(args: &Args, folder: &Path) -> CommandResult {
     command.args(["--kube", &args.kube.to_string(), "--speed", &sandbox::show_speed(args.speed)]);
     command.args(["--seed", &args.seed.to_string()]);
     command.arg("--state").arg(args.state.clone().unwrap_or_else(|| sandbox::cloud_path(folder)));
+    if let Some(folder) = &args.kube_bin {
+        command.arg("--kube-bin").arg(folder);
+    }
     for rule in &args.fail {
         command.args(["--fail", rule]);
     }

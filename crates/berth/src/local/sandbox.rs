@@ -232,6 +232,9 @@ pub fn cannot_start(error: &SandboxError) -> Failure {
         SandboxError::StateUnreadable { path, .. } => {
             failure.help(format!("to start with an empty cloud, remove {}", path.display()))
         }
+        SandboxError::KubePrograms { .. } => {
+            failure.help("Berth's repository builds them into one folder:   tools/peers/build kubernetes")
+        }
         SandboxError::State { .. } | SandboxError::Tls(_) => failure,
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 /// Every group whose members are let in by the cluster's certificate or by its own token.
-const MASTERS: &str = "system:masters";
+pub const MASTERS: &str = "system:masters";
 const AUTHENTICATED: &str = "system:authenticated";
 
 /// Whom a request is made by.

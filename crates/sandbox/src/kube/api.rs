@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::access::{User, Wish};
 use super::issuer::{self, Issuer, TokenFor};
+use super::listen::Wire;
 use super::objects::{At, Objects, PatchKind};
 use super::print::{self, Include};
 use super::proto;
@@ -35,6 +36,8 @@ pub enum Given {
     /// Content type and bytes.
     Raw(&'static str, Vec<u8>),
     Watch(Watched),
+    /// What a real API server answered.
+    Forwarded(Wire),
 }
 
 /// One request, read to its end, with the cluster's prefix taken off its path.

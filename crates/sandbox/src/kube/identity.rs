@@ -112,7 +112,7 @@ impl Identity {
     }
 }
 
-fn params(name: &str, organization: Option<&str>) -> Result<CertificateParams, rcgen::Error> {
+pub fn params(name: &str, organization: Option<&str>) -> Result<CertificateParams, rcgen::Error> {
     let mut params = CertificateParams::new(Vec::new())?;
     params.distinguished_name = rcgen::DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, name);

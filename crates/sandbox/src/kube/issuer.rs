@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use aws_lc_rs::encoding::AsDer;
+use aws_lc_rs::encoding::{AsDer, Pkcs8V1Der, PublicKeyX509Der};
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::rsa::{KeyPair, KeySize};
 use aws_lc_rs::signature::{KeyPair as _, RSA_PKCS1_2048_8192_SHA256, RSA_PKCS1_SHA256, UnparsedPublicKey};
 use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -82,6 +82,14 @@ impl Issuer {
         json!({"keys": [{"kty": "RSA", "use": "sig", "alg": "RS256", "kid": key.id, "n": text(modulus), "e": text(exponent)}]})
     }
 
+    /// The key that signs tokens and the one that checks them, in PEM, for a real API server to do so.
+    pub fn key_pem(&self) -> Result<(String, String), String> {
+        let pair = &self.key().ok_or("the sandbox has no key for tokens")?.pair;
+        let private: Pkcs8V1Der<'_> = pair.as_der().map_err(|error| error.to_string())?;
+        let public: PublicKeyX509Der<'_> = pair.public_key().as_der().map_err(|error| error.to_string())?;
+        Ok((pem("PRIVATE KEY", private.as_ref()), pem("PUBLIC KEY", public.as_ref())))
+    }
+
     /// A token and the second at which it expires. Tokens live by the wall clock: clients look at it.
     pub fn sign(&self, wanted: &TokenFor) -> Option<(String, i64)> {
         let (key, now) = (self.key()?, wall_seconds());
@@ -142,10 +150,17 @@ impl Key {
     }
 
     fn of(pair: KeyPair) -> Key {
-        let digest = Sha256::digest(pair.public_key().as_ref());
-        let id = digest.iter().take(20).map(|byte| format!("{byte:02x}")).collect();
+        // As kube-apiserver names it, so that the tokens of both are found in the same document.
+        let der: Result<PublicKeyX509Der<'_>, _> = pair.public_key().as_der();
+        let id = der.map(|der| URL_SAFE_NO_PAD.encode(Sha256::digest(der.as_ref()))).unwrap_or_default();
         Key { pair, id }
     }
+}
+
+fn pem(label: &str, der: &[u8]) -> String {
+    let text = STANDARD.encode(der);
+    let lines: Vec<&str> = (0..text.len()).step_by(64).filter_map(|at| text.get(at..text.len().min(at + 64))).collect();
+    format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", lines.join("\n"))
 }
 
 fn wall_seconds() -> i64 {

@@ -20,8 +20,8 @@ use tokio::sync::watch as signal;
 use tokio_rustls::TlsAcceptor;
 
 use super::api::{self, Ask, Given};
-use super::status::{self, Refused};
-use super::{Clusters, access, identity, watch};
+use super::status::{self, Answer, Refused};
+use super::{Clusters, access, identity, real, watch};
 use crate::faults::FaultEffect;
 use crate::http::{Refusal, parse_query};
 use crate::server::{Dropped, accept_each};
@@ -39,7 +39,7 @@ struct Caller {
     named: Option<String>,
 }
 
-type Wire = Response<UnsyncBoxBody<Bytes, Infallible>>;
+pub(super) type Wire = Response<UnsyncBoxBody<Bytes, std::io::Error>>;
 
 pub(super) async fn accept(
     listener: TcpListener,
@@ -93,6 +93,7 @@ async fn answer(clusters: Arc<Clusters>, caller: &Caller, request: Request<Incom
         Ok(Given::Text(code, text)) => plain(code, text),
         Ok(Given::Raw(content_type, bytes)) => build(200, content_type, Full::new(Bytes::from(bytes)).boxed_unsync()),
         Ok(Given::Watch(watched)) => stream(clusters, watched),
+        Ok(Given::Forwarded(wire)) => wire,
         Err(Ending::Refused(refused)) => refuse(&refused),
         Err(Ending::Dropped) => return Err(Dropped),
     };
@@ -142,13 +143,9 @@ async fn respond(clusters: &Arc<Clusters>, caller: &Caller, request: Request<Inc
         user: &user,
         may: &|wish| access::allowed(&user, wish, || clusters.rbac(&view)),
     };
-    let handle = || match api::fixed(&ask) {
-        _ if !ask.allowed() => Err(status::forbidden(&ask.wish(), &user.name)),
-        Some(answer) => answer,
-        None if ask.only_looks() => {
-            clusters.look(&view, ask.only_nodes(), |objects, now| api::resource(&ask, objects, now))
-        }
-        None => clusters.with(&view, |objects, now| api::resource(&ask, objects, now)),
+    let handle = async || match &clusters.real {
+        Some(real) => real.answer(&view, &head, &real::Caller::new(&ask, token), body.clone()).await,
+        None => simulated(clusters, &ask),
     };
     let path = format!("/clusters/{id}/{}", ask.path.join("/"));
     let verdict = clusters.world.faults().judge_cluster(view.cloud, ask.method, &path);
@@ -159,13 +156,13 @@ async fn respond(clusters: &Arc<Clusters>, caller: &Caller, request: Request<Inc
         std::future::pending::<()>().await;
     };
     match verdict.outcome {
-        FaultEffect::Pass => Ok(handle()?),
+        FaultEffect::Pass => Ok(handle().await?),
         FaultEffect::Refuse(refusal) => Err(status::fault(&refusal).into()),
         // Rules for clusters cannot ask for it.
         FaultEffect::Late(_) => Err(status::fault(&Refusal::Injected { status: 504, retry_after: None }).into()),
         FaultEffect::DropBefore => Err(Ending::Dropped),
         FaultEffect::DropAfter => {
-            handle()?;
+            handle().await?;
             Err(Ending::Dropped)
         }
         FaultEffect::HoldBefore => {
@@ -173,10 +170,21 @@ async fn respond(clusters: &Arc<Clusters>, caller: &Caller, request: Request<Inc
             Err(Ending::Dropped)
         }
         FaultEffect::HoldAfter => {
-            handle()?;
+            handle().await?;
             hold().await;
             Err(Ending::Dropped)
         }
+    }
+}
+
+fn simulated(clusters: &Clusters, ask: &Ask<'_>) -> Answer<Given> {
+    match api::fixed(ask) {
+        _ if !ask.allowed() => Err(status::forbidden(&ask.wish(), &ask.user.name)),
+        Some(answer) => answer,
+        None if ask.only_looks() => {
+            clusters.look(ask.view, ask.only_nodes(), |objects, now| api::resource(ask, objects, now))
+        }
+        None => clusters.with(ask.view, |objects, now| api::resource(ask, objects, now)),
     }
 }
 
@@ -189,7 +197,7 @@ async fn read(body: Incoming) -> Result<Bytes, Refused> {
 }
 
 fn build(code: u16, content_type: &'static str, body: UnsyncBoxBody<Bytes, Infallible>) -> Wire {
-    let mut response = Response::new(body);
+    let mut response = Response::new(body.map_err(|never| match never {}).boxed_unsync());
     *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     response

@@ -15,6 +15,7 @@ mod objects;
 mod patch;
 mod print;
 mod proto;
+mod real;
 mod select;
 mod settle;
 mod status;
@@ -44,6 +45,7 @@ use crate::{SandboxError, server};
 use identity::Identity;
 use issuer::Issuer;
 use objects::Objects;
+use real::RealClusters;
 
 /// Simulated time that a workload needs from declared to available.
 const MOMENT_MS: i64 = 3_000;
@@ -55,6 +57,7 @@ const SWEEP_EVERY: usize = 64;
 pub struct KubeServer {
     addr: SocketAddr,
     identity: Identity,
+    real: Option<Arc<RealClusters>>,
     stop: signal::Sender<bool>,
     accepting: Mutex<Option<JoinHandle<()>>>,
     issuer: Arc<Issuer>,
@@ -74,12 +77,19 @@ struct Clusters {
     objects: Mutex<HashMap<String, Arc<Mutex<Objects>>>>,
     issuer: Arc<Issuer>,
     clouds: Arc<Mutex<CloudApis>>,
+    /// With the programs of a real control plane, clusters are not simulated.
+    real: Option<Arc<RealClusters>>,
 }
 
 impl KubeServer {
     /// Binds and serves until `stop`. Asks `world.cluster_view(id)` for what to show. With a state file, certificates, port
-    /// and objects are kept in the folder `STATE.kube` beside it.
-    pub async fn start(addr: SocketAddr, state: Option<&Path>, world: Arc<World>) -> Result<KubeServer, SandboxError> {
+    /// and objects are kept in the folder `STATE.kube` beside it. `programs` is a folder with those of a real control plane.
+    pub async fn start(
+        addr: SocketAddr,
+        state: Option<&Path>,
+        programs: Option<&Path>,
+        world: Arc<World>,
+    ) -> Result<KubeServer, SandboxError> {
         let folder = state.map(identity::folder_beside);
         let mut identity = Identity::load_or_make(folder.as_deref())?;
         let listener = bind_again(addr, identity.address).await?;
@@ -91,7 +101,14 @@ impl KubeServer {
         let acceptor = TlsAcceptor::from(Arc::new(identity.server_config()?));
         let issuer = Arc::new(Issuer::new(addr.to_string(), folder.clone()));
         let clouds = Arc::new(Mutex::new(CloudApis::new()));
+        let (stop, stopped) = signal::channel(false);
+        let open = |programs| {
+            let known = real::Known { ca: identity.ca.clone(), issuer: issuer.clone(), world: world.clone() };
+            RealClusters::open(programs, folder.as_deref(), known, stopped.clone())
+        };
+        let real = programs.map(open).transpose()?.map(Arc::new);
         let clusters = Arc::new(Clusters {
+            real: real.clone(),
             world,
             identity: identity.clone(),
             address: addr.to_string(),
@@ -101,9 +118,9 @@ impl KubeServer {
             clouds: clouds.clone(),
         });
         clusters.sweep_folder();
-        let (stop, stopped) = signal::channel(false);
         let accepting = tokio::spawn(listen::accept(listener, acceptor, clusters, stopped));
-        Ok(KubeServer { addr, identity, stop, accepting: Mutex::new(Some(accepting)), issuer, clouds })
+        let accepting = Mutex::new(Some(accepting));
+        Ok(KubeServer { addr, identity, real, stop, accepting, issuer, clouds })
     }
 
     pub fn addr(&self) -> SocketAddr {
@@ -146,6 +163,9 @@ impl KubeServer {
         let accepting = lock(&self.accepting).take();
         if let Some(accepting) = accepting {
             let _ = accepting.await;
+        }
+        if let Some(real) = &self.real {
+            real.stop().await;
         }
     }
 }

@@ -115,7 +115,7 @@ pub fn nodes(objects: &mut Objects, view: &ClusterView, now: SimTime) {
 }
 
 /// What the cloud declares of a node: its labels and its pool's taints.
-fn declared(view: &ClusterView, node: &NodeView) -> Value {
+pub fn declared(view: &ClusterView, node: &NodeView) -> Value {
     let mut labels: BTreeMap<String, String> = node.labels.clone();
     for (key, value) in [
         ("kubernetes.io/hostname", node.name.as_str()),
@@ -146,7 +146,7 @@ fn declared(view: &ClusterView, node: &NodeView) -> Value {
 }
 
 /// What the kubelet reports.
-fn report(object: &mut Value, view: &ClusterView, node: &NodeView, number: usize) {
+pub fn report(object: &mut Value, view: &ClusterView, node: &NodeView, number: usize) {
     object["metadata"]["creationTimestamp"] = json!(node.created.rfc3339());
     let ready = if node.ready { "True" } else { "False" };
     let (reason, message) = if node.ready {

@@ -62,6 +62,17 @@ pub fn unavailable() -> Refused {
     refused(503, "ServiceUnavailable", "the control plane of this cluster is not up".into(), Value::Null)
 }
 
+/// A real control plane that does not serve, and why.
+pub fn control_plane_down(reason: &dyn std::fmt::Display) -> Refused {
+    let message = format!("the control plane of this cluster is not up: {reason}");
+    refused(503, "ServiceUnavailable", message, Value::Null)
+}
+
+/// What the sandbox itself cannot do for a cluster with a real control plane.
+pub fn beyond_limits(reason: &dyn std::fmt::Display) -> Refused {
+    refused(403, "Forbidden", reason.to_string(), Value::Null)
+}
+
 pub fn no_such_path() -> Refused {
     refused(404, "NotFound", "the server could not find the requested resource".into(), json!({}))
 }
