@@ -24,6 +24,8 @@ mod sqs;
 mod sts;
 mod tables;
 mod tagging;
+#[cfg(test)]
+mod tests;
 mod tokens;
 mod wire;
 

@@ -83,7 +83,8 @@ resource "aws_iam_role_policy_attachment" "own" {
 }
 
 resource "aws_iam_role_policy_attachment" "managed" {
-  role       = aws_iam_role.node.name
+  # By its id, which changes when the role is replaced: the new role has no attachments.
+  role       = aws_iam_role.node.id
   policy_arn = "arn:${data.aws_partition.here.partition}:iam::aws:policy/AmazonEKSWorkerNodePolicy"
 }
 

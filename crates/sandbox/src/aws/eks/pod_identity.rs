@@ -86,6 +86,7 @@ impl Association {
 }
 
 fn check_role(ask: &Ask, about: About, role: &str) -> Answer<()> {
+    crate::aws::authenticate::pass_role(ask, role, "pods.eks.amazonaws.com")?;
     match roles::is_role(role) && roles::principal_exists(ask, role) {
         true => Ok(()),
         false => Err(about.bad_parameter("Role provided in the request does not exist.")),

@@ -2,6 +2,7 @@
 
 use super::errors::About;
 use crate::aws::ask::Ask;
+use crate::aws::authenticate;
 use crate::aws::errors::Answer;
 use crate::aws::iam::{roles as iam, service_linked};
 
@@ -30,6 +31,7 @@ pub fn is_role(arn: &str) -> bool {
 
 pub fn check_cluster_role(ask: &Ask, cluster: &str, arn: &str) -> Answer<()> {
     let about = About::cluster(cluster);
+    authenticate::pass_role(ask, arn, "eks.amazonaws.com")?;
     match trusts(ask, arn, "eks.amazonaws.com") {
         Some(true) => Ok(()),
         Some(false) => Err(about.bad_parameter(format!(
@@ -41,6 +43,7 @@ pub fn check_cluster_role(ask: &Ask, cluster: &str, arn: &str) -> Answer<()> {
 }
 
 pub fn check_node_role(ask: &Ask, about: About, arn: &str) -> Answer<()> {
+    authenticate::pass_role(ask, arn, "eks.amazonaws.com")?;
     match trusts(ask, arn, "ec2.amazonaws.com") {
         Some(true) => Ok(()),
         Some(false) => Err(about.bad_parameter(format!(

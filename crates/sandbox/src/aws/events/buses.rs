@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::rules::{page, tags};
+use super::rules::{listed, tags};
 use super::{EventBus, EventTags, bus, bus_arn, invalid, not_found};
 use crate::aws::ask::{Ask, Tags};
 use crate::aws::errors::{Answer, fail};
@@ -22,7 +22,10 @@ pub fn create(ask: &mut Ask) -> Answer<Value> {
     }
     let description = ask.input.text("Description").map(str::to_owned);
     let (region, tags, created) = (ask.region.to_owned(), tags(ask), ask.now());
-    let answer = json!({"EventBusArn": id, "Description": description});
+    let mut answer = json!({"EventBusArn": id});
+    if let Some(description) = &description {
+        answer["Description"] = description.clone().into();
+    }
     ask.store().events.buses.insert(EventBus { id, name, region, description, tags, created });
     Ok(answer)
 }
@@ -40,7 +43,9 @@ pub fn describe(ask: &mut Ask) -> Answer<Value> {
     }
     let mut answer = shown(ask, name);
     if let Some(found) = found {
-        answer["Description"] = found.description.clone().into();
+        if let Some(description) = &found.description {
+            answer["Description"] = description.clone().into();
+        }
         answer["CreationTime"] = json!(found.created.0 as f64 / 1000.0);
     }
     Ok(answer)
@@ -52,7 +57,7 @@ pub fn list(ask: &mut Ask) -> Answer<Value> {
     let mut names: Vec<String> = rows.iter().map(|bus| bus.name.clone()).collect();
     names.push("default".into());
     names.retain(|name| name.starts_with(prefix));
-    page(ask, "EventBuses", names, Clone::clone, |name| shown(ask, name))
+    listed(ask, "EventBuses", names, Clone::clone, |name| shown(ask, name))
 }
 
 /// Deleting one that is not there is no error.

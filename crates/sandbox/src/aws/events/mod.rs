@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 use super::Store;
 use super::ask::{Ask, Tags};
 use super::errors::{Answer, AwsError, fail};
+use super::tables::object;
 use super::tagging::TaggedService;
 use super::wire::{Action, Protocol, Service};
 use crate::clock::SimTime;
-use crate::table::Object;
 
 pub static SERVICE: Service = Service {
     scope: "events",
@@ -59,25 +59,13 @@ pub struct EventRule {
     tags: Tags,
 }
 
-impl Object for EventRule {
-    const TYPE: &'static str = "aws.event_rule";
-
-    fn id(&self) -> &str {
-        &self.id
-    }
-
-    fn keys(&self) -> Vec<String> {
-        vec![format!("region:{}", self.region), format!("bus:{}/{}", self.region, self.bus)]
-    }
-
-    fn gone_at(&self) -> Option<SimTime> {
-        None
-    }
-
-    fn ledger(&self, _: SimTime) -> Value {
-        json!({"name": self.name, "region": self.region, "targets": self.targets.len()})
-    }
-}
+object!(
+    EventRule,
+    "aws.event_rule",
+    id,
+    |this| vec![format!("region:{}", this.region), format!("bus:{}/{}", this.region, this.bus)],
+    json!({"name": this.name, "region": this.region, "targets": this.targets.len()})
+);
 
 /// A bus besides the default one, which every region has.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -91,25 +79,13 @@ pub struct EventBus {
     created: SimTime,
 }
 
-impl Object for EventBus {
-    const TYPE: &'static str = "aws.event_bus";
-
-    fn id(&self) -> &str {
-        &self.id
-    }
-
-    fn keys(&self) -> Vec<String> {
-        vec![format!("region:{}", self.region)]
-    }
-
-    fn gone_at(&self) -> Option<SimTime> {
-        None
-    }
-
-    fn ledger(&self, _: SimTime) -> Value {
-        json!({"name": self.name, "region": self.region})
-    }
-}
+object!(
+    EventBus,
+    "aws.event_bus",
+    id,
+    |this| vec![format!("region:{}", this.region)],
+    json!({"name": this.name, "region": this.region})
+);
 
 super::tables::tables! { rules: EventRule, buses: EventBus }
 

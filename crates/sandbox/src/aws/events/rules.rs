@@ -8,7 +8,7 @@ use crate::aws::errors::{Answer, AwsError, fail};
 use crate::aws::paging;
 
 /// A page of a list, as EventBridge has them.
-pub fn page<T>(
+pub fn listed<T>(
     ask: &Ask,
     name: &str,
     rows: Vec<T>,
@@ -132,7 +132,7 @@ pub fn list(ask: &mut Ask) -> Answer<Value> {
     let (bus, prefix) = (bus(ask)?, ask.input.text("NamePrefix").unwrap_or_default());
     let rows = ask.rows(|store| &store.events.rules, &format!("bus:{}/{bus}", ask.region));
     let rows: Vec<&EventRule> = rows.into_iter().filter(|rule| rule.name.starts_with(prefix)).collect();
-    page(ask, "Rules", rows, |rule| rule.name.clone(), |rule| shown(rule))
+    listed(ask, "Rules", rows, |rule| rule.name.clone(), |rule| shown(rule))
 }
 
 /// Deleting one that is not there is no error.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::rules::page;
+use super::rules::listed;
 use super::{EventRule, bus, find, invalid, pattern};
 use crate::aws::ask::{Ask, Input};
 use crate::aws::errors::{Answer, fail};
@@ -48,7 +48,7 @@ pub fn remove(ask: &mut Ask) -> Answer<Value> {
 
 pub fn list(ask: &mut Ask) -> Answer<Value> {
     let targets = find(ask, ask.input.required("Rule")?)?.targets.clone();
-    page(ask, "Targets", targets, |target| target["Id"].as_str().unwrap_or_default().to_owned(), Clone::clone)
+    listed(ask, "Targets", targets, |target| target["Id"].as_str().unwrap_or_default().to_owned(), Clone::clone)
 }
 
 pub fn rule_names(ask: &mut Ask) -> Answer<Value> {
@@ -56,7 +56,7 @@ pub fn rule_names(ask: &mut Ask) -> Answer<Value> {
     let rows = ask.rows(|store| &store.events.rules, &format!("bus:{}/{bus}", ask.region));
     let points = |rule: &&EventRule| rule.targets.iter().any(|target| target["Arn"] == arn);
     let names: Vec<String> = rows.into_iter().filter(points).map(|rule| rule.name.clone()).collect();
-    page(ask, "RuleNames", names, Clone::clone, |name| name.clone().into())
+    listed(ask, "RuleNames", names, Clone::clone, |name| name.clone().into())
 }
 
 /// An entry as the event that rules see.

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::aws::ask::Tags;
+use crate::aws::tables::object;
 use crate::clock::SimTime;
-use crate::table::Object;
 
 /// The policies of a role, user or group.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -127,36 +127,6 @@ pub struct OidcProvider {
     pub created: SimTime,
 }
 
-/// Everything of IAM is kept until it is deleted, and then gone at once.
-macro_rules! object {
-    ($type:ty, $name:literal, $id:ident, |$this:ident| $keys:expr, $ledger:expr) => {
-        impl Object for $type {
-            const TYPE: &'static str = $name;
-
-            fn id(&self) -> &str {
-                &self.$id
-            }
-
-            fn keys(&self) -> Vec<String> {
-                fn keys($this: &$type) -> Vec<String> {
-                    let _ = $this;
-                    $keys
-                }
-                keys(self)
-            }
-
-            fn gone_at(&self) -> Option<SimTime> {
-                None
-            }
-
-            fn ledger(&self, _: SimTime) -> Value {
-                let $this = self;
-                $ledger
-            }
-        }
-    };
-}
-
 /// Names that differ only in their letters' case are the same name.
 pub fn name_key(name: &str) -> String {
     format!("name:{}", name.to_lowercase())
@@ -214,4 +184,4 @@ pub struct AccountAlias {
     pub name: String,
 }
 
-object!(AccountAlias, "aws.iam_account_alias", name, |_this| vec![], json!({"name": _this.name}));
+object!(AccountAlias, "aws.iam_account_alias", name, |this| vec![], json!({"name": this.name}));

@@ -28,11 +28,6 @@ pub fn trusts_service(role: &Role, service: &str) -> bool {
     })
 }
 
-/// Whether a policy is attached to a role, by the last part of its ARN.
-pub fn has_policy(role: &Role, name: &str) -> bool {
-    role.grants.attached.iter().any(|arn| arn.rsplit('/').next() == Some(name))
-}
-
 pub fn create(ask: &mut Ask) -> Answer<Value> {
     let name = new_name(ask, "RoleName", 64)?;
     let path = path(ask)?;

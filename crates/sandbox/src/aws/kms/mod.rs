@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256};
 
 use super::ask::{Ask, Tags};
 use super::errors::{Answer, AwsError, fail};
+use super::tables::object;
 use super::tagging::TaggedService;
 use super::wire::{Action, Protocol, Service};
 use super::{Store, iam};
@@ -110,25 +111,13 @@ pub struct Alias {
     updated: SimTime,
 }
 
-impl Object for Alias {
-    const TYPE: &'static str = "aws.kms_alias";
-
-    fn id(&self) -> &str {
-        &self.id
-    }
-
-    fn keys(&self) -> Vec<String> {
-        vec![format!("region:{}", self.region), format!("key:{}", self.key)]
-    }
-
-    fn gone_at(&self) -> Option<SimTime> {
-        None
-    }
-
-    fn ledger(&self, _: SimTime) -> Value {
-        json!({"name": self.name, "region": self.region})
-    }
-}
+object!(
+    Alias,
+    "aws.kms_alias",
+    id,
+    |this| vec![format!("region:{}", this.region), format!("key:{}", this.key)],
+    json!({"name": this.name, "region": this.region})
+);
 
 super::tables::tables! { keys: Key, aliases: Alias }
 

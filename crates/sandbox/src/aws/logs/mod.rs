@@ -4,15 +4,15 @@ mod groups;
 mod streams;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::Store;
 use super::ask::{Ask, Tags};
 use super::errors::{Answer, AwsError, fail};
+use super::tables::object;
 use super::tagging::TaggedService;
 use super::wire::{Action, Protocol, Service};
 use crate::clock::SimTime;
-use crate::table::Object;
 
 pub static SERVICE: Service = Service {
     scope: "logs",
@@ -53,25 +53,13 @@ pub struct LogGroup {
     created: SimTime,
 }
 
-impl Object for LogGroup {
-    const TYPE: &'static str = "aws.log_group";
-
-    fn id(&self) -> &str {
-        &self.id
-    }
-
-    fn keys(&self) -> Vec<String> {
-        vec![format!("region:{}", self.region)]
-    }
-
-    fn gone_at(&self) -> Option<SimTime> {
-        None
-    }
-
-    fn ledger(&self, _: SimTime) -> Value {
-        json!({"name": self.name, "region": self.region})
-    }
-}
+object!(
+    LogGroup,
+    "aws.log_group",
+    id,
+    |this| vec![format!("region:{}", this.region)],
+    json!({"name": this.name, "region": this.region})
+);
 
 super::tables::tables! { groups: LogGroup, streams: streams::LogStream, batches: streams::Batch }
 

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::{find, invalid};
 use crate::aws::ask::Ask;
 use crate::aws::errors::{Answer, AwsError, fail};
+use crate::aws::tables::object;
 use crate::aws::{ids, paging};
 use crate::clock::SimTime;
 use crate::table::Object;
@@ -26,25 +27,13 @@ pub struct LogStream {
     created: SimTime,
 }
 
-impl Object for LogStream {
-    const TYPE: &'static str = "aws.log_stream";
-
-    fn id(&self) -> &str {
-        &self.id
-    }
-
-    fn keys(&self) -> Vec<String> {
-        vec![format!("group:{}", self.group)]
-    }
-
-    fn gone_at(&self) -> Option<SimTime> {
-        None
-    }
-
-    fn ledger(&self, _: SimTime) -> Value {
-        json!({"name": self.name, "group": self.group})
-    }
-}
+object!(
+    LogStream,
+    "aws.log_stream",
+    id,
+    |this| vec![format!("group:{}", this.group)],
+    json!({"name": this.name, "group": this.group})
+);
 
 /// The events of one call. Times are in milliseconds, as the client has them.
 #[derive(Clone, Debug, Serialize, Deserialize)]

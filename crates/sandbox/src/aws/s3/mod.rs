@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 use super::Store;
 use super::ask::{Ask, Tags};
 use super::errors::{Answer, AwsError};
+use super::tables::object;
 use super::tagging::TaggedService;
 use super::wire::{Action, Protocol, Service};
 use crate::clock::SimTime;
@@ -134,25 +135,13 @@ pub struct Bucket {
     settings: BTreeMap<String, String>,
 }
 
-impl Object for Bucket {
-    const TYPE: &'static str = "aws.s3_bucket";
-
-    fn id(&self) -> &str {
-        &self.name
-    }
-
-    fn keys(&self) -> Vec<String> {
-        vec![format!("region:{}", self.region)]
-    }
-
-    fn gone_at(&self) -> Option<SimTime> {
-        None
-    }
-
-    fn ledger(&self, _: SimTime) -> Value {
-        json!({"name": self.name, "region": self.region})
-    }
-}
+object!(
+    Bucket,
+    "aws.s3_bucket",
+    name,
+    |this| vec![format!("region:{}", this.region)],
+    json!({"name": this.name, "region": this.region})
+);
 
 /// What is sent with an object and comes back with it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -195,25 +184,13 @@ pub struct Version {
     modified: SimTime,
 }
 
-impl Object for Version {
-    const TYPE: &'static str = "aws.s3_object";
-
-    fn id(&self) -> &str {
-        &self.id
-    }
-
-    fn keys(&self) -> Vec<String> {
-        vec![bucket_key(&self.bucket), object_key(&self.bucket, &self.key)]
-    }
-
-    fn gone_at(&self) -> Option<SimTime> {
-        None
-    }
-
-    fn ledger(&self, _: SimTime) -> Value {
-        json!({"name": self.key, "bucket": self.bucket, "version": self.version, "bytes": self.size})
-    }
-}
+object!(
+    Version,
+    "aws.s3_object",
+    id,
+    |this| vec![bucket_key(&this.bucket), object_key(&this.bucket, &this.key)],
+    json!({"name": this.key, "bucket": this.bucket, "version": this.version, "bytes": this.size})
+);
 
 fn bucket_key(bucket: &str) -> String {
     format!("bucket:{bucket}")

@@ -17,8 +17,8 @@ use super::{
 use crate::aws::ask::{Ask, Tags};
 use crate::aws::errors::{Answer, AwsError, fail};
 use crate::aws::ids;
+use crate::aws::tables::object;
 use crate::clock::SimTime;
-use crate::table::Object;
 
 /// All parts but the last are at least so large.
 const MIN_PART_BYTES: u64 = 5 << 20;
@@ -46,25 +46,13 @@ pub struct Part {
     checksum: Option<(String, String)>,
 }
 
-impl Object for Upload {
-    const TYPE: &'static str = "aws.s3_upload";
-
-    fn id(&self) -> &str {
-        &self.id
-    }
-
-    fn keys(&self) -> Vec<String> {
-        vec![bucket_key(&self.bucket)]
-    }
-
-    fn gone_at(&self) -> Option<SimTime> {
-        None
-    }
-
-    fn ledger(&self, _: SimTime) -> Value {
-        json!({"name": self.key, "bucket": self.bucket})
-    }
-}
+object!(
+    Upload,
+    "aws.s3_upload",
+    id,
+    |this| vec![bucket_key(&this.bucket)],
+    json!({"name": this.key, "bucket": this.bucket})
+);
 
 pub fn create(ask: &mut Ask) -> Answer<Value> {
     let (name, key) = (bucket(ask)?.name.clone(), key_name(ask));

@@ -12,8 +12,7 @@ use super::{Queue, error, find, invalid, missing};
 use crate::aws::Store;
 use crate::aws::ask::{Ask, Input};
 use crate::aws::errors::{Answer, AwsError};
-use crate::clock::SimTime;
-use crate::table::Object;
+use crate::aws::tables::object;
 
 const MAX_MESSAGES: usize = 100_000;
 const DEDUPLICATION_MS: i64 = 5 * 60_000;
@@ -38,26 +37,7 @@ pub struct Message {
     deleted: bool,
 }
 
-impl Object for Message {
-    const TYPE: &'static str = "aws.sqs_message";
-    const IN_LEDGER: bool = false;
-
-    fn id(&self) -> &str {
-        &self.id
-    }
-
-    fn keys(&self) -> Vec<String> {
-        vec![format!("queue:{}", self.queue)]
-    }
-
-    fn gone_at(&self) -> Option<SimTime> {
-        None
-    }
-
-    fn ledger(&self, _: SimTime) -> Value {
-        json!({})
-    }
-}
+object!(Message, "aws.sqs_message", id, |this| vec![format!("queue:{}", this.queue)]);
 
 pub struct Counts {
     pub visible: usize,

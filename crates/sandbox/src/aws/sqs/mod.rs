@@ -7,15 +7,15 @@ mod queues;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::Store;
 use super::ask::{Ask, Tags};
 use super::errors::{Answer, AwsError};
+use super::tables::object;
 use super::tagging::TaggedService;
 use super::wire::{Action, Protocol, Service};
 use crate::clock::SimTime;
-use crate::table::Object;
 pub use messages::deliver;
 
 pub static SERVICE: Service = Service {
@@ -56,25 +56,13 @@ pub struct Queue {
     modified: SimTime,
 }
 
-impl Object for Queue {
-    const TYPE: &'static str = "aws.sqs_queue";
-
-    fn id(&self) -> &str {
-        &self.id
-    }
-
-    fn keys(&self) -> Vec<String> {
-        vec![format!("region:{}", self.region)]
-    }
-
-    fn gone_at(&self) -> Option<SimTime> {
-        None
-    }
-
-    fn ledger(&self, _: SimTime) -> Value {
-        json!({"name": self.name, "region": self.region})
-    }
-}
+object!(
+    Queue,
+    "aws.sqs_queue",
+    id,
+    |this| vec![format!("region:{}", this.region)],
+    json!({"name": this.name, "region": this.region})
+);
 
 impl Queue {
     fn fifo(&self) -> bool {
