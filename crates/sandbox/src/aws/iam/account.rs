@@ -62,6 +62,9 @@ fn attached(grants: &Grants) -> Value {
 
 fn role_details(ask: &Ask, role: &Role) -> Value {
     let mut shown = super::roles::shown(role, true);
+    if let Some(map) = shown.as_object_mut() {
+        map.retain(|name, _| !["Description", "MaxSessionDuration"].contains(&name.as_str()));
+    }
     shown["RolePolicyList"] = inline(&role.grants);
     shown["AttachedManagedPolicies"] = attached(&role.grants);
     let profiles = ask.state.store.iam.profiles.find(&format!("role:{}", role.name));

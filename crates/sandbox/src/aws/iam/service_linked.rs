@@ -1,6 +1,7 @@
 //! Roles that belong to a service, which alone may change them.
 
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 use super::entity::*;
 use super::model::{Grants, Role};
@@ -96,15 +97,22 @@ pub fn delete(ask: &mut Ask) -> Answer<Value> {
     let Some(under) = path.strip_prefix("/aws-service-role/") else {
         return fail("InvalidInput", format!("Role {name} is not a service-linked role."));
     };
-    let task = format!("task/aws-service-role/{under}{name}/{}", uuid::Uuid::new_v4());
+    let task = format!("task/aws-service-role/{under}{name}");
+    let task = format!("{task}/{}", number(ask, &task));
     ask.store().iam.roles.remove(&name);
     Ok(json!({"DeletionTaskId": task}))
 }
 
+/// Follows from the task's name, so that no task has to be kept to be known again.
+fn number(ask: &Ask, task: &str) -> String {
+    let digest = Sha256::digest(format!("{} {task}", ask.account).as_bytes());
+    uuid::Builder::from_random_bytes(std::array::from_fn(|at| digest[at])).into_uuid().to_string()
+}
+
 pub fn deletion_status(ask: &mut Ask) -> Answer<Value> {
     let task = ask.input.required("DeletionTaskId")?;
-    match task.starts_with("task/aws-service-role/") {
-        true => Ok(json!({"Status": "SUCCEEDED"})),
-        false => Err(no_such_entity(format!("Deletion task {task} cannot be found."))),
+    match task.rsplit_once('/') {
+        Some((name, given)) if given == number(ask, name) => Ok(json!({"Status": "SUCCEEDED"})),
+        _ => Err(no_such_entity(format!("Deletion task {task} cannot be found."))),
     }
 }

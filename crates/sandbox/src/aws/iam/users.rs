@@ -320,7 +320,8 @@ pub fn no_mfa_devices(ask: &mut Ask) -> Answer<Value> {
 }
 
 pub fn no_signing_certificates(ask: &mut Ask) -> Answer<Value> {
-    Ok(json!({"Certificates": [], "UserName": meant(ask)?, "IsTruncated": false}))
+    meant(ask)?;
+    Ok(json!({"Certificates": [], "IsTruncated": false}))
 }
 
 pub fn no_ssh_keys(_: &mut Ask) -> Answer<Value> {

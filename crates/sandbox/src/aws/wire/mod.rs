@@ -180,8 +180,12 @@ fn unknown_service(call: &Call, scope: Option<&Scope>) -> Reply {
             "The request must contain a signature: an Authorization header or a presigned URL",
         ),
     };
-    // In a form that every client can show, whatever protocol it speaks.
-    json::write_error(&error, "application/json", "")
+    // In the form of forms' answers, or one that other clients can show, whatever protocol they speak.
+    let request_id = uuid::Uuid::new_v4().to_string();
+    match call.query("Action").is_some() || call.body.starts_with(b"Action=") {
+        true => query::write_error(&error, "https://sts.amazonaws.com/doc/2011-06-15/", &request_id),
+        false => json::write_error(&error, "application/json", &request_id),
+    }
 }
 
 fn write(service: &Service, call: &Call, (action, output, extra): (&str, Value, Extra), request_id: &str) -> Reply {
