@@ -26,6 +26,8 @@ mod roles;
 mod route;
 mod spec;
 mod tags;
+#[cfg(test)]
+mod tests;
 mod token;
 mod updates;
 mod versions;
