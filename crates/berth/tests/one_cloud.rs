@@ -11,7 +11,7 @@ use berth_engine::handler::{Class, Handler, Listed, LowerInput, Outcome, Page, P
 use berth_engine::unit::{Change, Field, Identity, Lowered, Observed, Phase, Props, Unit};
 use berth_sandbox::http::{Call, Cloud as Api, Refusal, Reply};
 use berth_sandbox::kube::KubeServer;
-use berth_sandbox::registry::{CloudStore, SimulatedCloud};
+use berth_sandbox::registry::{CloudStore, ClusterTraits, SimulatedCloud};
 use berth_sandbox::table::{AnyTable, Object, Table};
 use berth_sandbox::world::View;
 use berth_sandbox::{CloudName, ClusterView, SimTime, World};
@@ -281,6 +281,7 @@ static SIMULATED: SimulatedCloud = SimulatedCloud {
     api: |world, _: Arc<KubeServer>, _| Ok(Arc::new(HarbourApi { world })),
     options: &[],
     storage_class: ("crane", "crane.harbour.example"),
+    clusters: ClusterTraits::PLAIN,
     client: None,
     environment: &[],
 };

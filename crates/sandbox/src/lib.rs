@@ -30,7 +30,7 @@ use std::sync::Arc;
 pub use clock::{SimTime, Speed};
 pub use registry::{CloudName, CloudOption, CloudOptions};
 pub use rule::{Rule, RuleError};
-pub use world::{ClusterView, NodeView, TaintView, World};
+pub use world::{ClusterView, NodeCapacity, NodeView, TaintView, World};
 
 use kube::KubeServer;
 use server::Server;

@@ -6,6 +6,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::clock::SimTime;
 use crate::http::Cloud;
@@ -47,6 +48,29 @@ pub struct CloudOption {
 /// The options that were given, by name; a switch has an empty value.
 pub type CloudOptions = BTreeMap<&'static str, String>;
 
+/// How Services of type LoadBalancer are reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoadBalancers {
+    Addresses,
+    /// Names that end so, after the region.
+    Names(&'static str),
+}
+
+/// What the clusters of one cloud are like inside, besides what all clusters are.
+pub struct ClusterTraits {
+    /// The objects that the cloud puts into a new cluster: kube-system's workloads and what belongs to them.
+    pub system_objects: fn(&ClusterView) -> Vec<Value>,
+    pub load_balancers: LoadBalancers,
+    /// As nodes report it.
+    pub node_os: &'static str,
+}
+
+impl ClusterTraits {
+    /// Nothing of its own.
+    pub const PLAIN: ClusterTraits =
+        ClusterTraits { system_objects: |_| Vec::new(), load_balancers: LoadBalancers::Addresses, node_os: "Linux" };
+}
+
 /// What the sandbox knows of one cloud.
 pub struct SimulatedCloud {
     pub name: CloudName,
@@ -62,6 +86,8 @@ pub struct SimulatedCloud {
     pub options: &'static [CloudOption],
     /// The storage class of its clusters, and what provisions its volumes.
     pub storage_class: (&'static str, &'static str),
+    /// What its clusters are like inside.
+    pub clusters: ClusterTraits,
     /// The cloud's own command-line program, and how it is called with this address and token.
     pub client: Option<(&'static str, CallWith)>,
     /// What else its tools want in their environment, such as a region.

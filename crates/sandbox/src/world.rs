@@ -266,7 +266,34 @@ pub struct NodeView {
     pub size: String,
     pub labels: BTreeMap<String, String>,
     pub taints: Vec<TaintView>,
+    pub capacity: NodeCapacity,
     pub created: SimTime,
+}
+
+/// What a node has, and how much of it is kept from pods.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeCapacity {
+    pub cpus: u32,
+    pub memory_mib: u64,
+    pub disk_gib: u64,
+    pub pods: u32,
+    pub gpus: u32,
+    pub reserved_cpu_milli: u32,
+    pub reserved_memory_mib: u64,
+}
+
+impl Default for NodeCapacity {
+    fn default() -> NodeCapacity {
+        NodeCapacity {
+            cpus: 2,
+            memory_mib: 4096,
+            disk_gib: 50,
+            pods: 110,
+            gpus: 0,
+            reserved_cpu_milli: 0,
+            reserved_memory_mib: 0,
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

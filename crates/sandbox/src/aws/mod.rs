@@ -12,6 +12,7 @@ mod errors;
 mod events;
 mod iam;
 mod ids;
+mod in_cluster;
 mod kms;
 mod logs;
 mod paging;
@@ -29,8 +30,7 @@ mod tests;
 mod tokens;
 mod wire;
 
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use hyper::Method;
 
@@ -64,6 +64,7 @@ pub static CLOUD: SimulatedCloud = SimulatedCloud {
         CloudOption { name: "enforce", value: None, help: "Refuse what a caller's IAM policies do not allow" },
     ],
     storage_class: ("gp2", "kubernetes.io/aws-ebs"),
+    clusters: in_cluster::TRAITS,
     client: Some(("aws", |url, token| {
         format!("AWS_ENDPOINT_URL={url} AWS_ACCESS_KEY_ID={token} AWS_SECRET_ACCESS_KEY={token} aws …")
     })),
@@ -129,20 +130,12 @@ pub struct Aws {
     credentials: Option<Credentials>,
     /// Whether IAM policies decide.
     enforce: bool,
-    /// Keys of no known secret that turned out to be their own.
-    keys_as_secrets: Mutex<BTreeSet<String>>,
 }
 
 impl Aws {
     fn new(world: Arc<World>, kube: Arc<KubeServer>, options: &CloudOptions) -> Result<Aws, String> {
         let credentials = options.get("credentials").map(|file| Credentials::read(file.as_ref())).transpose()?;
-        Ok(Aws {
-            world,
-            kube,
-            credentials,
-            enforce: options.contains_key("enforce"),
-            keys_as_secrets: Mutex::default(),
-        })
+        Ok(Aws { world, kube, credentials, enforce: options.contains_key("enforce") })
     }
 }
 

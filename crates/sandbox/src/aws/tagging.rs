@@ -35,7 +35,6 @@ pub trait TaggedService: Sync {
 
 /// IAM's are not among them, as in AWS.
 static SERVICES: &[&dyn TaggedService] = &[
-    &super::ec2::Ec2Tags,
     &super::eks::EksTags,
     &super::events::EventTags,
     &super::kms::KmsTags,

@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 
+use crate::world::NodeCapacity;
+
 pub struct Region {
     pub code: &'static str,
     name: &'static str,
@@ -97,6 +99,17 @@ pub const DEFAULT_SIZE: &str = "g4s.kube.medium";
 /// Only sizes made for Kubernetes can carry nodes.
 pub fn kube_size(name: &str) -> Option<&'static Size> {
     SIZES.iter().find(|s| s.name == name && s.name.contains(".kube."))
+}
+
+/// k3s keeps nothing of a node for itself.
+pub fn node_capacity(name: &str) -> NodeCapacity {
+    SIZES.iter().find(|s| s.name == name).map_or_else(NodeCapacity::default, |size| NodeCapacity {
+        cpus: size.cpu_cores,
+        memory_mib: u64::from(size.ram_mb),
+        disk_gib: u64::from(size.disk_gb),
+        gpus: size.gpu_count,
+        ..NodeCapacity::default()
+    })
 }
 
 pub fn sizes() -> Value {

@@ -6,6 +6,7 @@ mod cluster;
 mod cluster_calls;
 mod errors;
 mod firewall;
+mod in_cluster;
 mod loose_fields;
 mod node_pool;
 mod node_pool_calls;
@@ -37,6 +38,7 @@ pub static CLOUD: SimulatedCloud = SimulatedCloud {
     store: || Box::new(Store::default()),
     api: |world, kube, _| Ok(Arc::new(Civo { world, kube })),
     storage_class: ("civo-volume", "csi.civo.com"),
+    clusters: in_cluster::TRAITS,
     client: Some(("civo", |url, token| {
         let config = json!({"meta": {"url": url, "default_region": "FRA1"}});
         format!("echo '{config}' > sandbox.json && CIVO_TOKEN={token} civo --config sandbox.json …")

@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 
+use crate::world::NodeCapacity;
+
 /// Slug, name, and the default network's range.
 pub const REGIONS: &[(&str, &str, &str)] = &[
     ("nyc1", "New York 1", "10.116.0.0/20"),
@@ -80,6 +82,24 @@ fn node_sizes() -> impl Iterator<Item = &'static Size> {
 
 pub fn has_node_size(slug: &str) -> bool {
     node_sizes().any(|size| size.0 == slug)
+}
+
+/// Memory that is kept from pods on nodes up to a size, in MiB.
+const RESERVED_MIB: &[(u32, u64)] = &[(2048, 1024), (4096, 1536), (8192, 2048), (16_384, 3072), (32_768, 4096)];
+
+pub fn node_capacity(slug: &str) -> NodeCapacity {
+    let Some((_, cpus, memory, disk, ..)) = SIZES.iter().find(|size| size.0 == slug) else {
+        return NodeCapacity::default();
+    };
+    let reserved = RESERVED_MIB.iter().find(|(up_to, _)| memory <= up_to).map_or(6144, |(_, reserved)| *reserved);
+    NodeCapacity {
+        cpus: *cpus,
+        memory_mib: u64::from(*memory),
+        disk_gib: u64::from(*disk),
+        reserved_cpu_milli: 100,
+        reserved_memory_mib: reserved,
+        ..NodeCapacity::default()
+    }
 }
 
 /// A slug as it is offered; `latest` and a minor version mean the newest that fits.

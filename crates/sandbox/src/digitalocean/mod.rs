@@ -5,6 +5,7 @@ mod catalog;
 mod cluster;
 mod cluster_calls;
 mod errors;
+mod in_cluster;
 mod node_pool;
 mod node_pool_calls;
 mod paging;
@@ -39,6 +40,7 @@ pub static CLOUD: SimulatedCloud = SimulatedCloud {
     store: || Box::new(Store::default()),
     api: |world, kube, _| Ok(Arc::new(DigitalOcean { world, kube })),
     storage_class: ("do-block-storage", "dobs.csi.digitalocean.com"),
+    clusters: in_cluster::TRAITS,
     client: Some(("doctl", |url, token| format!("doctl --api-url {url} --access-token {token} …"))),
     options: &[],
     environment: &[],

@@ -9,7 +9,7 @@ use futures::StreamExt;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited, StreamBody};
 use hyper::body::{Frame, Incoming};
-use hyper::header::{ACCEPT, AUTHORIZATION, CONNECTION, CONTENT_TYPE, HeaderValue};
+use hyper::header::{ACCEPT, AUTHORIZATION, CONNECTION, CONTENT_TYPE, HeaderValue, USER_AGENT, WARNING};
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -21,7 +21,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::api::{self, Ask, Given};
 use super::status::{self, Answer, Refused};
-use super::{Clusters, access, identity, real, watch};
+use super::{Clusters, access, identity, logs, real, watch};
 use crate::faults::FaultEffect;
 use crate::http::{Refusal, parse_query};
 use crate::server::{Dropped, accept_each};
@@ -89,16 +89,36 @@ async fn answer(clusters: Arc<Clusters>, caller: &Caller, request: Request<Incom
     let method = request.method().clone();
     let path = request.uri().path().to_owned();
     let wire = match respond(&clusters, caller, request).await {
-        Ok(Given::Json(code, value)) => json(code, &value),
-        Ok(Given::Text(code, text)) => plain(code, text),
-        Ok(Given::Raw(content_type, bytes)) => build(200, content_type, Full::new(Bytes::from(bytes)).boxed_unsync()),
-        Ok(Given::Watch(watched)) => stream(clusters, watched),
-        Ok(Given::Forwarded(wire)) => wire,
+        Ok(given) => wire(clusters, given),
         Err(Ending::Refused(refused)) => refuse(&refused),
         Err(Ending::Dropped) => return Err(Dropped),
     };
     tracing::debug!(%method, path, status = wire.status().as_u16(), "cluster call");
     Ok(wire)
+}
+
+fn wire(clusters: Arc<Clusters>, given: Given) -> Wire {
+    match given {
+        Given::Json(code, value) => json(code, &value),
+        Given::Text(code, text) => plain(code, text),
+        Given::Raw(content_type, bytes) => build(200, content_type, Full::new(Bytes::from(bytes)).boxed_unsync()),
+        Given::Watch(watched) => stream(clusters, watched),
+        Given::Forwarded(wire) => wire,
+        Given::Log(asked) => {
+            let frames = logs::follow(clusters, asked).map(|text| Ok(Frame::data(text)));
+            build(200, "text/plain; charset=utf-8", StreamBody::new(frames).boxed_unsync())
+        }
+        Given::Warned(warnings, given) => {
+            let mut wire = wire(clusters, *given);
+            for warning in warnings {
+                let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"");
+                if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
+                    wire.headers_mut().append(WARNING, value);
+                }
+            }
+            wire
+        }
+    }
 }
 
 async fn respond(clusters: &Arc<Clusters>, caller: &Caller, request: Request<Incoming>) -> Result<Given, Ending> {
@@ -136,6 +156,7 @@ async fn respond(clusters: &Arc<Clusters>, caller: &Caller, request: Request<Inc
         query: head.uri.query().map(parse_query).unwrap_or_default(),
         accept: text(ACCEPT),
         content_type: text(CONTENT_TYPE),
+        user_agent: text(USER_AGENT),
         body: &body,
         view: &view,
         address: &clusters.address,
@@ -181,10 +202,8 @@ fn simulated(clusters: &Clusters, ask: &Ask<'_>) -> Answer<Given> {
     match api::fixed(ask) {
         _ if !ask.allowed() => Err(status::forbidden(&ask.wish(), &ask.user.name)),
         Some(answer) => answer,
-        None if ask.only_looks() => {
-            clusters.look(ask.view, ask.only_nodes(), |objects, now| api::resource(ask, objects, now))
-        }
-        None => clusters.with(ask.view, |objects, now| api::resource(ask, objects, now)),
+        None if ask.only_looks() => clusters.look(ask.view, ask.needs(), |objects, now| api::answer(ask, objects, now)),
+        None => clusters.with(ask.view, |objects, now| api::answer(ask, objects, now)),
     }
 }
 

@@ -4,9 +4,8 @@ use hyper::Method;
 use serde_json::Value;
 
 use super::access::{Rbac, User};
-use super::api::Given;
-use super::objects::{At, Objects};
-use super::select::Selector;
+use super::api::{Given, Need};
+use super::objects::Objects;
 use super::status::{self, Refused};
 use super::{Clusters, issuer, lock, types};
 use crate::registry::CloudName;
@@ -48,10 +47,9 @@ impl Clusters {
             return Ok(user);
         }
         let map = login.map.ok_or("the token's owner is not known here")?;
-        let data = self.look(view, false, |objects, _| {
-            let resource = types::find("", "v1", "configmaps")?;
-            let at = At { resource, namespace: map.namespace, name: map.name };
-            objects.get(at).ok().map(|object| object["data"].clone())
+        let data = self.look(view, Need::Everything, |objects, _| {
+            let found = objects.peek("", "configmaps", map.namespace, map.name)?;
+            Some(found["data"].clone())
         });
         let user = data.and_then(|data| (map.read)(&data, &map.principal));
         user.ok_or_else(|| {
@@ -105,7 +103,7 @@ impl Clusters {
     }
 
     pub(super) fn rbac(&self, view: &ClusterView) -> Rbac {
-        self.look(view, false, |objects, _| {
+        self.look(view, Need::Types, |objects, _| {
             let list = |plural: &str| all(objects, plural);
             Rbac {
                 cluster_roles: list("clusterroles"),
@@ -118,8 +116,6 @@ impl Clusters {
 }
 
 fn all(objects: &Objects, plural: &str) -> Vec<Value> {
-    let (Some(resource), Ok(selector)) = (types::find(RBAC, "v1", plural), Selector::parse("", "")) else {
-        return vec![];
-    };
-    objects.list(resource, "", &selector).cloned().collect()
+    let Some(resource) = types::built_in(RBAC, plural) else { return vec![] };
+    objects.stored(resource).map(|row| row.object.clone()).collect()
 }

@@ -1,27 +1,42 @@
 //! The Kubernetes API of every sandbox cluster: one TLS port, a path prefix for each cluster.
 //!
 //! Discovery, the object store and the rules of the API machinery are real enough for unmodified kubectl, Helm and client
-//! libraries. There is no scheduler and there are no containers: workloads become available after a simulated moment.
+//! libraries. Workloads get their pods, which are placed, started and stopped on the simulated clock; nothing runs in them.
 
 pub mod access;
+mod admission;
 mod api;
+mod change;
 mod columns;
+mod controllers;
+mod convert;
 mod defaults;
+mod definitions;
+mod delete;
+mod discovery;
 mod identity;
 mod issuer;
 mod listen;
 mod login;
+mod logs;
+mod metrics;
 mod objects;
+mod ownership;
 mod patch;
 mod print;
 mod proto;
+mod quantity;
 mod real;
+mod resources;
+mod schema;
+pub mod seed;
 mod select;
-mod settle;
 mod status;
+mod subresources;
 #[cfg(test)]
 mod tests;
 mod types;
+mod validate;
 mod watch;
 mod yaml;
 
@@ -42,12 +57,14 @@ use crate::http::Cloud;
 use crate::registry::CloudName;
 use crate::world::{ClusterView, World};
 use crate::{SandboxError, server};
+use api::Need;
+use controllers::Pace;
 use identity::Identity;
 use issuer::Issuer;
 use objects::Objects;
 use real::RealClusters;
 
-/// Simulated time that a workload needs from declared to available.
+/// Simulated time that load balancers and volumes of a real control plane take.
 const MOMENT_MS: i64 = 3_000;
 const MAX_OBJECTS_FILE_BYTES: u64 = 256 << 20;
 /// How many clusters' objects are loaded before deleted clusters are looked for again.
@@ -226,12 +243,12 @@ impl Clusters {
         let cell = self.objects_of(&view.id);
         let mut objects = lock(&cell);
         let now = self.world.now();
-        let moment = self.moment();
-        settle::settle(&mut objects, view, now, moment);
+        let pace = self.pace();
+        controllers::settle(&mut objects, view, now, pace);
         let before = objects.version();
         let result = work(&mut objects, now);
         if objects.version() != before {
-            settle::settle(&mut objects, view, now, moment);
+            controllers::settle(&mut objects, view, now, pace);
             self.keep(&view.id, &objects);
         }
         result
@@ -239,22 +256,22 @@ impl Clusters {
 
     /// As `with`, for those who only look. The objects of a cluster that nobody ever changed follow from its view, so they are
     /// made for the moment and not kept: thousands of clusters being watched come up cost no memory here.
-    fn look<R>(&self, view: &ClusterView, only_nodes: bool, work: impl FnOnce(&mut Objects, SimTime) -> R) -> R {
+    fn look<R>(&self, view: &ClusterView, need: Need, work: impl FnOnce(&mut Objects, SimTime) -> R) -> R {
         let kept = lock(&self.objects).contains_key(&view.id) || self.file(&view.id).is_some_and(|file| file.exists());
         if kept {
             return self.with(view, work);
         }
         let (mut objects, now) = (Objects::new(&view.id), self.world.now());
-        if only_nodes {
-            settle::nodes(&mut objects, view, now);
-        } else {
-            settle::settle(&mut objects, view, now, self.moment());
+        match need {
+            Need::Nodes => controllers::register(&mut objects, view, now),
+            Need::Types => seed::first_objects(&mut objects, view),
+            Need::Everything => controllers::settle(&mut objects, view, now, self.pace()),
         }
         work(&mut objects, now)
     }
 
-    fn moment(&self) -> i64 {
-        if self.world.clock().speed() == Speed::Instant { 0 } else { MOMENT_MS }
+    fn pace(&self) -> Pace {
+        Pace { instant: self.world.clock().speed() == Speed::Instant }
     }
 
     fn objects_of(&self, id: &str) -> Arc<Mutex<Objects>> {

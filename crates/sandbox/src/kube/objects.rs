@@ -1,33 +1,34 @@
-//! The objects of one sandbox cluster: a small, honest store with the rules that every Kubernetes resource shares.
+//! The objects of one sandbox cluster: rows by type, namespace and name, versions, and what watches are told.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use rand::Rng;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-use super::defaults;
-use super::patch;
+use super::discovery;
+use super::schema::Schema;
 use super::select::Selector;
 use super::status::{self, Answer};
 use super::types::{self, ResourceType, TYPES};
 use crate::clock::SimTime;
+use crate::world::NodeView;
 
 /// More than any demonstration needs; keeps a runaway loop from filling memory.
-const MAX_OBJECTS: usize = 20_000;
+pub const MAX_OBJECTS: usize = 20_000;
 /// Deletions that a watch can still be told of.
-const MAX_GONE: usize = 1_000;
+const MAX_GONE: usize = 10_000;
 
-type Key = (usize, String, String);
+/// Group, plural, namespace and name.
+pub type Key = (&'static str, &'static str, String, String);
 
 #[derive(Debug, Clone)]
 pub struct Stored {
     pub object: Value,
-    /// What each server-side applier last declared.
-    applied: BTreeMap<String, Value>,
-    /// When its desired state last changed, for how far its status has come.
+    /// When its desired state last changed.
     pub touched: SimTime,
+    /// When it changes by itself, if nothing else happens before.
+    pub due: Option<SimTime>,
 }
 
 /// Where an object lives. `namespace` is empty for types without one.
@@ -39,23 +40,58 @@ pub struct At<'a> {
 }
 
 impl At<'_> {
-    fn key(&self) -> Key {
-        (index(self.resource), self.namespace.to_owned(), self.name.to_owned())
+    pub fn key(&self) -> Key {
+        (self.resource.group, self.resource.plural, self.namespace.to_owned(), self.name.to_owned())
     }
 
-    fn not_found(&self) -> status::Refused {
+    pub fn not_found(&self) -> status::Refused {
         status::not_found(self.resource, self.name)
     }
 }
 
+/// One version of a type that an object of the cluster defines.
+#[derive(Debug)]
+pub struct Custom {
+    pub resource: &'static ResourceType,
+    pub schema: Schema,
+    /// The schema as it was given.
+    pub published: Value,
+    /// Changes when the definition does.
+    pub stamp: String,
+    /// What `kubectl get` shows of it.
+    pub columns: Value,
+    /// Where the scale subresource finds its numbers.
+    pub scale: Value,
+}
+
+/// How far the cluster has brought its objects by itself.
+#[derive(Debug, Default)]
+pub struct Progress {
+    pub version: u64,
+    pub at: Option<SimTime>,
+    /// The next moment at which something changes by itself.
+    pub due: Option<SimTime>,
+    pub nodes: Vec<NodeView>,
+    /// Nodes whose objects were deleted while their machines stay: they do not register again.
+    pub removed_nodes: BTreeSet<String>,
+    /// How many objects were gone when orphans were last looked for.
+    pub collected: u64,
+}
+
 #[derive(Debug, Default)]
 pub struct Objects {
-    cluster: String,
-    rows: BTreeMap<Key, Stored>,
-    version: u64,
+    pub cluster: String,
+    pub(super) rows: BTreeMap<Key, Stored>,
+    pub(super) version: u64,
     buried: u64,
-    gone: VecDeque<(u64, usize, Value)>,
+    gone: VecDeque<(u64, (&'static str, &'static str), Value)>,
+    /// Deletions up to this version are no longer remembered.
+    forgotten: u64,
     pub seeded: bool,
+    pub custom: Vec<Custom>,
+    /// What the answer to the call at hand warns of.
+    pub warnings: Vec<String>,
+    pub progress: Progress,
 }
 
 /// One change for a watch.
@@ -65,22 +101,14 @@ pub struct Event {
     pub object: Value,
 }
 
-/// How a PATCH is to be read.
-#[derive(Debug, Clone, PartialEq)]
-pub enum PatchKind {
-    Merge,
-    Json,
-    Strategic,
-    Apply { manager: String, force: bool },
-}
-
 #[derive(Serialize, Deserialize)]
 struct SavedRow {
     #[serde(rename = "type")]
     resource: String,
     object: Value,
-    applied: BTreeMap<String, Value>,
     touched: SimTime,
+    #[serde(default)]
+    due: Option<SimTime>,
 }
 
 /// The form in which a cluster's objects outlive the sandbox process.
@@ -88,10 +116,14 @@ struct SavedRow {
 pub struct Saved {
     version: u64,
     rows: Vec<SavedRow>,
+    #[serde(default)]
+    settled: Option<SimTime>,
+    #[serde(default)]
+    removed_nodes: BTreeSet<String>,
 }
 
-fn index(resource: &ResourceType) -> usize {
-    TYPES.iter().position(|known| std::ptr::eq(known, resource)).unwrap_or(usize::MAX)
+pub fn meta<'a>(object: &'a Value, field: &str) -> &'a str {
+    object["metadata"][field].as_str().unwrap_or_default()
 }
 
 impl Objects {
@@ -103,34 +135,87 @@ impl Objects {
         self.version
     }
 
-    pub fn save(&self) -> Saved {
-        let row = |((resource, _, _), stored): (&Key, &Stored)| SavedRow {
-            resource: TYPES[*resource].qualified(),
-            object: stored.object.clone(),
-            applied: stored.applied.clone(),
-            touched: stored.touched,
-        };
-        Saved { version: self.version, rows: self.rows.iter().map(row).collect() }
+    /// How many objects were ever removed.
+    pub fn buried(&self) -> u64 {
+        self.buried
     }
 
-    /// Rows of types that are no longer known are dropped.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    pub fn save(&self) -> Saved {
+        let row = |((group, plural, _, _), stored): (&Key, &Stored)| SavedRow {
+            resource: if group.is_empty() { (*plural).to_owned() } else { format!("{plural}.{group}") },
+            object: stored.object.clone(),
+            touched: stored.touched,
+            due: stored.due,
+        };
+        Saved {
+            version: self.version,
+            rows: self.rows.iter().map(row).collect(),
+            settled: self.progress.at,
+            removed_nodes: self.progress.removed_nodes.clone(),
+        }
+    }
+
     pub fn restore(cluster: &str, saved: Saved) -> Objects {
         let mut objects = Objects { version: saved.version, seeded: true, ..Objects::new(cluster) };
+        objects.forgotten = saved.version;
+        objects.progress.at = saved.settled;
+        objects.progress.removed_nodes = saved.removed_nodes;
         for row in saved.rows {
-            let Some(resource) = types::by_qualified(&row.resource) else { continue };
-            let meta = |field: &str| row.object["metadata"][field].as_str().unwrap_or_default().to_owned();
-            let key = (index(resource), meta("namespace"), meta("name"));
-            objects.rows.insert(key, Stored { object: row.object, applied: row.applied, touched: row.touched });
+            let (plural, group) = row.resource.split_once('.').unwrap_or((&row.resource, ""));
+            let (namespace, name) = (meta(&row.object, "namespace").to_owned(), meta(&row.object, "name").to_owned());
+            let key = (types::intern_text(group), types::intern_text(plural), namespace, name);
+            objects.rows.insert(key, Stored { object: row.object, touched: row.touched, due: row.due });
         }
+        objects.progress.due = objects.rows.values().filter_map(|row| row.due).min();
+        super::definitions::refresh(&mut objects);
         objects
+    }
+
+    /// The type behind a path, built in or defined by an object.
+    pub fn find(&self, group: &str, version: &str, plural: &str) -> Option<&'static ResourceType> {
+        let fits = |r: &ResourceType| r.group == group && r.version == version && r.plural == plural;
+        let custom = || self.custom.iter().map(|custom| custom.resource).find(|resource| fits(resource));
+        TYPES.iter().find(|resource| fits(resource)).or_else(custom)
+    }
+
+    /// The preferred version of a type.
+    pub fn by_plural(&self, group: &str, plural: &str) -> Option<&'static ResourceType> {
+        let custom = || self.custom.iter().map(|c| c.resource).find(|r| r.group == group && r.plural == plural);
+        types::built_in(group, plural).or_else(custom)
+    }
+
+    /// By what an object says of itself.
+    pub fn by_kind(&self, api_version: &str, kind: &str) -> Option<&'static ResourceType> {
+        let (group, _) = api_version.split_once('/').unwrap_or(("", api_version));
+        let fits = |r: &ResourceType| r.group == group && r.kind == kind;
+        let custom = || self.custom.iter().map(|custom| custom.resource).find(|resource| fits(resource));
+        TYPES.iter().find(|resource| fits(resource)).or_else(custom)
+    }
+
+    pub fn schema(&self, resource: &ResourceType) -> Option<&Schema> {
+        discovery::schema_of(resource, &self.custom)
     }
 
     pub fn get(&self, at: At) -> Answer<&Value> {
         self.rows.get(&at.key()).map(|stored| &stored.object).ok_or_else(|| at.not_found())
     }
 
+    pub fn row(&self, at: At) -> Option<&Stored> {
+        self.rows.get(&at.key())
+    }
+
     pub fn has(&self, at: At) -> bool {
         self.rows.contains_key(&at.key())
+    }
+
+    /// An object of a built-in type, if it is there.
+    pub fn peek(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<&Value> {
+        let resource = types::built_in(group, plural)?;
+        self.row(At { resource, namespace, name }).map(|stored| &stored.object)
     }
 
     /// All objects of a type, in a namespace if one is given, ordered by namespace and name.
@@ -147,48 +232,23 @@ impl Objects {
     }
 
     pub fn stored(&self, resource: &ResourceType) -> impl Iterator<Item = &Stored> {
-        let at = index(resource);
+        self.rows_of(resource.group, resource.plural)
+    }
+
+    pub fn rows_of(&self, group: &'static str, plural: &'static str) -> impl Iterator<Item = &Stored> {
         self.rows
-            .range((at, String::new(), String::new())..(at + 1, String::new(), String::new()))
+            .range((group, plural, String::new(), String::new())..)
+            .take_while(move |(key, _)| key.0 == group && key.1 == plural)
             .map(|(_, stored)| stored)
     }
 
-    /// Checks, fills in and, unless it is a dry run, keeps a new object.
-    pub fn create(
-        &mut self,
-        resource: &'static ResourceType,
-        namespace: &str,
-        body: &Value,
-        now: SimTime,
-        dry_run: bool,
-    ) -> Answer<Value> {
-        let mut object = body.clone();
-        self.identify(resource, namespace, &mut object)?;
-        let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-        let at = At { resource, namespace, name: &name };
-        if self.has(at) {
-            return Err(status::already_exists(resource, &name));
-        }
-        if resource.has("status") && resource.plural != "nodes" {
-            as_map(&mut object).remove("status");
-        }
-        defaults::fill(resource, &mut object);
-        defaults::validate(resource, &object)?;
-        let metadata = &mut object["metadata"];
-        metadata["uid"] = json!(self.uid(&at, now));
-        metadata["creationTimestamp"] = json!(now.rfc3339());
-        if object.get("spec").is_some() && !resource.group.is_empty() {
-            object["metadata"]["generation"] = json!(1);
-        }
-        if self.rows.len() >= MAX_OBJECTS {
-            return Err(status::bad_request(format!("a sandbox cluster holds at most {MAX_OBJECTS} objects")));
-        }
-        self.put(at, object, BTreeMap::new(), now, dry_run)
+    pub fn all_rows(&self) -> impl Iterator<Item = (&Key, &Stored)> {
+        self.rows.iter()
     }
 
     /// Follows from where and when an object is made, so that the first objects of a cluster can be made again for every
     /// look at it and are still the same.
-    fn uid(&self, at: &At, now: SimTime) -> uuid::Uuid {
+    pub fn uid(&self, at: &At, now: SimTime) -> uuid::Uuid {
         let parts = [&self.cluster, &at.resource.qualified(), at.namespace, at.name];
         let mut hash = Sha256::new();
         parts.iter().for_each(|part| hash.update([part.as_bytes(), b"/"].concat()));
@@ -199,268 +259,75 @@ impl Objects {
         uuid::Builder::from_random_bytes(bytes).into_uuid()
     }
 
-    fn put(
-        &mut self,
-        at: At,
-        mut object: Value,
-        applied: BTreeMap<String, Value>,
-        touched: SimTime,
-        dry_run: bool,
-    ) -> Answer<Value> {
-        object["metadata"]["resourceVersion"] = json!((self.version + 1).to_string());
-        if !dry_run {
-            self.version += 1;
-            self.rows.insert(at.key(), Stored { object: object.clone(), applied, touched });
-        }
-        Ok(object)
+    /// Five letters behind a generated name; they follow from what was made before, as uids do.
+    pub fn suffix(&self, prefix: &str) -> String {
+        let hash = Sha256::new()
+            .chain_update(&self.cluster)
+            .chain_update(prefix)
+            .chain_update((self.version + self.buried).to_be_bytes())
+            .finalize();
+        safe_letters(&hash[..5])
     }
 
-    /// Type, namespace and name of a new object, from the path and the body together.
-    fn identify(&self, resource: &'static ResourceType, namespace: &str, object: &mut Value) -> Answer<()> {
-        defaults::check_shape(object)?;
-        let Value::Object(map) = &mut *object else { return Err(status::bad_request("the body is not an object")) };
-        for (field, expected) in [("kind", resource.kind.to_owned()), ("apiVersion", resource.api_version())] {
-            let given = map.entry(field).or_insert_with(|| json!(expected));
-            if *given != json!(expected) {
-                return Err(status::bad_request(format!(
-                    "the {field} in the data ({given}) does not match the expected ({expected:?})"
-                )));
-            }
-        }
-        let metadata = as_map(map.entry("metadata").or_insert_with(|| json!({})));
-        let prefix = metadata.get("generateName").and_then(Value::as_str).filter(|prefix| !prefix.is_empty());
-        let unnamed = metadata.get("name").and_then(Value::as_str).unwrap_or_default().is_empty();
-        if let (true, Some(prefix)) = (unnamed, prefix) {
-            let name = format!("{prefix}{}", suffix());
-            metadata.insert("name".into(), json!(name));
-        }
-        let name = metadata.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
-        if resource.namespaced {
-            let given = metadata.entry("namespace").or_insert_with(|| json!(namespace));
-            if *given != json!(namespace) {
-                return Err(status::bad_request(
-                    "the namespace of the provided object does not match the namespace sent on the request",
-                ));
-            }
-        } else {
-            metadata.remove("namespace");
-        }
-        defaults::check_name(resource, &name)?;
-        if let (true, Some(namespaces)) = (resource.namespaced, types::find("", "v1", "namespaces")) {
-            let home = At { resource: namespaces, namespace: "", name: namespace };
-            if !self.has(home) {
-                return Err(home.not_found());
-            }
-        }
-        Ok(())
+    /// Keeps an object under its next version.
+    pub fn put(&mut self, at: At, mut object: Value, touched: SimTime, due: Option<SimTime>) -> Value {
+        self.version += 1;
+        object["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        self.rows.insert(at.key(), Stored { object: object.clone(), touched, due });
+        self.types_changed(at.resource);
+        object
     }
 
-    /// PUT: the whole object, or only its status.
-    pub fn replace(&mut self, at: At, body: &Value, only_status: bool, now: SimTime, dry_run: bool) -> Answer<Value> {
-        let stored = self.rows.get(&at.key()).ok_or_else(|| at.not_found())?;
-        let version = body["metadata"]["resourceVersion"].as_str().unwrap_or_default();
-        if !version.is_empty() && Some(version) != stored.object["metadata"]["resourceVersion"].as_str() {
-            let why = "the object has been modified; please apply your changes to the latest version and try again";
-            return Err(status::conflict(at.resource, at.name, why));
+    fn types_changed(&mut self, resource: &ResourceType) {
+        if resource.plural == "customresourcedefinitions" {
+            super::definitions::refresh(self);
         }
-        let applied = stored.applied.clone();
-        self.change(at, body.clone(), applied, only_status, now, dry_run)
     }
 
-    /// PATCH of any kind. The flag in the answer says whether the object is new (server-side apply only).
-    pub fn patch(
-        &mut self,
-        at: At,
-        kind: &PatchKind,
-        body: &Value,
-        only_status: bool,
-        now: SimTime,
-        dry_run: bool,
-    ) -> Answer<(Value, bool)> {
-        if let PatchKind::Apply { manager, force } = kind {
-            return self.apply(at, manager, *force, body, only_status, now, dry_run);
-        }
-        let stored = self.rows.get(&at.key()).ok_or_else(|| at.not_found())?;
-        let mut object = stored.object.clone();
-        match kind {
-            PatchKind::Merge => patch::merge(&mut object, body),
-            PatchKind::Strategic => patch::strategic(&mut object, body),
-            _ => patch::json_patch(&mut object, body)
-                .map_err(|why| status::invalid(at.resource, at.name, "patch", &why))?,
-        }
-        let applied = stored.applied.clone();
-        let given = body["metadata"]["resourceVersion"].as_str();
-        if given.is_some() && given != stored.object["metadata"]["resourceVersion"].as_str() {
-            return Err(status::conflict(at.resource, at.name, "the object has been modified"));
-        }
-        self.change(at, object, applied, only_status, now, dry_run).map(|object| (object, false))
-    }
-
-    #[allow(clippy::too_many_arguments)]
-    fn apply(
-        &mut self,
-        at: At,
-        manager: &str,
-        force: bool,
-        body: &Value,
-        only_status: bool,
-        now: SimTime,
-        dry_run: bool,
-    ) -> Answer<(Value, bool)> {
-        if manager.is_empty() {
-            return Err(status::bad_request(
-                "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch",
-            ));
-        }
-        let Some(stored) = self.rows.get(&at.key()) else {
-            let object = self.create(at.resource, at.namespace, body, now, dry_run)?;
-            if let Some(stored) = self.rows.get_mut(&at.key()) {
-                stored.applied.insert(manager.to_owned(), declared(body));
-            }
-            return Ok((object, true));
-        };
-        let declared = declared(body);
-        let mut applied = stored.applied.clone();
-        let before = applied.remove(manager);
-        let others = applied.iter().filter(|_| !force);
-        let clashes: Vec<(String, String)> = others
-            .flat_map(|(name, theirs)| {
-                patch::conflicts(theirs, &declared).into_iter().map(|field| (name.clone(), field))
-            })
-            .collect();
-        if !clashes.is_empty() {
-            return Err(status::apply_conflict(at.resource, at.name, &clashes));
-        }
-        let mut object = stored.object.clone();
-        patch::apply(&mut object, before.as_ref(), &declared);
-        for theirs in applied.values_mut() {
-            patch::overwrite_shared(theirs, &declared);
-            patch::fill_missing(&mut object, theirs);
-        }
-        applied.insert(manager.to_owned(), declared);
-        self.change(at, object, applied, only_status, now, dry_run).map(|object| (object, false))
-    }
-
-    /// Keeps the changed object under the rules for what a client may not touch.
-    fn change(
-        &mut self,
-        at: At,
-        mut object: Value,
-        applied: BTreeMap<String, Value>,
-        only_status: bool,
-        now: SimTime,
-        dry_run: bool,
-    ) -> Answer<Value> {
-        let stored = self.rows.get(&at.key()).ok_or_else(|| at.not_found())?;
-        defaults::check_shape(&object)?;
-        let (old, touched) = (stored.object.clone(), stored.touched);
-        if object["metadata"]["name"].as_str().is_some_and(|name| name != at.name) {
-            return Err(status::bad_request("the name of the object does not match the name on the URL"));
-        }
-        if only_status {
-            let status = object["status"].take();
-            object = old.clone();
-            object["status"] = status;
-        } else if at.resource.has("status") {
-            match old.get("status") {
-                Some(status) => object["status"] = status.clone(),
-                None => drop(as_map(&mut object).remove("status")),
-            }
-        }
-        for field in
-            ["name", "namespace", "uid", "creationTimestamp", "generation", "resourceVersion", "deletionTimestamp"]
-        {
-            match old["metadata"].get(field) {
-                Some(value) => object["metadata"][field] = value.clone(),
-                None => drop(as_map(&mut object["metadata"]).remove(field)),
-            }
-        }
-        object["kind"] = json!(at.resource.kind);
-        object["apiVersion"] = json!(at.resource.api_version());
-        defaults::fill(at.resource, &mut object);
-        defaults::validate(at.resource, &object)?;
-        if object == old {
-            if let (false, Some(stored)) = (dry_run, self.rows.get_mut(&at.key())) {
-                stored.applied = applied;
-            }
-            return Ok(old);
-        }
-        let desired = object["spec"] != old["spec"];
-        if let (true, Some(generation)) = (desired, old["metadata"]["generation"].as_u64()) {
-            object["metadata"]["generation"] = json!(generation + 1);
-        }
-        if object["metadata"].get("deletionTimestamp").is_some() && no_finalizers(&object) {
-            if !dry_run {
-                self.forget(at);
-            }
-            return Ok(object);
-        }
-        self.put(at, object, applied, if desired { now } else { touched }, dry_run)
-    }
-
-    /// DELETE. The object goes at once unless finalizers hold it; what it owns or contains goes with it.
-    pub fn delete(&mut self, at: At, preconditions: &Value, now: SimTime, dry_run: bool) -> Answer<Value> {
-        let object = self.get(at)?.clone();
-        for field in ["uid", "resourceVersion"] {
-            let wanted = preconditions.get(field).and_then(Value::as_str);
-            if wanted.is_some() && object["metadata"][field].as_str() != wanted {
-                return Err(status::conflict(at.resource, at.name, &format!("Precondition failed: {field}")));
-            }
-        }
-        if dry_run {
-            return Ok(object);
-        }
-        if !no_finalizers(&object) {
-            let mut going = object;
-            going["metadata"]["deletionTimestamp"] = json!(now.rfc3339());
-            let applied = self.rows.get(&at.key()).map(|stored| stored.applied.clone()).unwrap_or_default();
-            return self.put(at, going, applied, now, false);
-        }
-        self.forget(at);
-        Ok(object)
-    }
-
-    fn forget(&mut self, at: At) {
+    /// Takes an object away for good.
+    pub fn forget(&mut self, at: At) {
         let Some(stored) = self.rows.remove(&at.key()) else { return };
-        let is_namespace = at.resource.group.is_empty() && at.resource.plural == "namespaces";
-        let uid = stored.object["metadata"]["uid"].clone();
-        self.bury(index(at.resource), stored.object);
-        let owned = |object: &Value| {
-            object["metadata"]["ownerReferences"]
-                .as_array()
-                .is_some_and(|owners| owners.iter().any(|owner| owner["uid"] == uid))
-        };
-        let dependants: Vec<Key> = self
-            .rows
-            .iter()
-            .filter(|(key, row)| owned(&row.object) || (is_namespace && key.1 == at.name))
-            .map(|(key, _)| key.clone())
-            .collect();
-        for (resource, namespace, name) in dependants {
-            self.forget(At { resource: &TYPES[resource], namespace: &namespace, name: &name });
-        }
-    }
-
-    fn bury(&mut self, resource: usize, mut object: Value) {
+        let mut object = stored.object;
         self.version += 1;
         self.buried += 1;
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
-        self.gone.push_back((self.version, resource, object));
-        if self.gone.len() > MAX_GONE {
-            self.gone.pop_front();
+        self.gone.push_back((self.version, (at.resource.group, at.resource.plural), object));
+        if self.gone.len() > MAX_GONE
+            && let Some((version, _, _)) = self.gone.pop_front()
+        {
+            self.forgotten = version;
         }
+        self.types_changed(at.resource);
     }
 
-    /// Changes what the cluster itself reports, without the rules for clients.
+    /// Changes what the cluster itself reports, without the rules for clients. A generation that follows the desired
+    /// state is kept up.
     pub fn set(&mut self, at: At, change: impl FnOnce(&mut Value)) {
         let Some(stored) = self.rows.get_mut(&at.key()) else { return };
         let mut object = stored.object.clone();
         change(&mut object);
         if object != stored.object {
             self.version += 1;
+            if let (true, Some(generation)) =
+                (object["spec"] != stored.object["spec"], object["metadata"]["generation"].as_u64())
+            {
+                object["metadata"]["generation"] = json!(generation + 1);
+            }
             object["metadata"]["resourceVersion"] = json!(self.version.to_string());
             stored.object = object;
+            self.types_changed(at.resource);
         }
+    }
+
+    pub fn set_due(&mut self, at: At, due: Option<SimTime>) {
+        if let Some(stored) = self.rows.get_mut(&at.key()) {
+            stored.due = due;
+        }
+    }
+
+    /// Whether a watch from that version would miss deletions.
+    pub fn too_old(&self, version: u64) -> bool {
+        version > 0 && version < self.forgotten
     }
 
     /// What happened after a version, oldest first, for one type and namespace.
@@ -471,13 +338,14 @@ impl Objects {
         selector: &Selector,
         version: u64,
     ) -> Vec<Event> {
-        let revision = |object: &Value| {
-            object["metadata"]["resourceVersion"].as_str().and_then(|v| v.parse::<u64>().ok()).unwrap_or(0)
-        };
+        if version == self.version {
+            return Vec::new();
+        }
+        let revision = |object: &Value| meta(object, "resourceVersion").parse::<u64>().unwrap_or(0);
         let mut events: Vec<(u64, Event)> = Vec::new();
-        for (at, kind, object) in &self.gone {
+        for (at, kind, object) in self.gone.iter().rev().take_while(|(at, _, _)| *at > version) {
             let here = namespace.is_empty() || object["metadata"]["namespace"].as_str() == Some(namespace);
-            if *at > version && *kind == index(resource) && here && selector.matches(object) {
+            if *kind == (resource.group, resource.plural) && here && selector.matches(object) {
                 events.push((*at, Event { kind: "DELETED", object: object.clone() }));
             }
         }
@@ -491,33 +359,19 @@ impl Objects {
     }
 }
 
-/// What an applier declares, without what identifies the object.
-fn declared(body: &Value) -> Value {
-    let mut declared = body.clone();
-    let map = as_map(&mut declared);
-    map.remove("status");
-    map.remove("apiVersion");
-    map.remove("kind");
-    if let Some(Value::Object(metadata)) = map.get_mut("metadata") {
-        metadata
-            .retain(|field, _| matches!(field.as_str(), "labels" | "annotations" | "finalizers" | "ownerReferences"));
-    }
-    declared
+/// Letters that make no words, one for each byte, as Kubernetes puts them behind generated names.
+pub fn safe_letters(bytes: &[u8]) -> String {
+    const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+    bytes.iter().map(|byte| char::from(LETTERS[usize::from(*byte) % LETTERS.len()])).collect()
 }
 
-fn no_finalizers(object: &Value) -> bool {
+pub fn no_finalizers(object: &Value) -> bool {
     object["metadata"]["finalizers"].as_array().is_none_or(Vec::is_empty)
 }
 
-fn as_map(value: &mut Value) -> &mut Map<String, Value> {
+pub fn as_map(value: &mut Value) -> &mut Map<String, Value> {
     if !value.is_object() {
         *value = json!({});
     }
     value.as_object_mut().unwrap_or_else(|| unreachable!("made an object just above"))
-}
-
-fn suffix() -> String {
-    const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
-    let mut rng = rand::rng();
-    (0..5).map(|_| char::from(LETTERS[rng.random_range(0..LETTERS.len())])).collect()
 }

@@ -1,117 +1,14 @@
-//! Bodies in Kubernetes' own protobuf form, which `kubectl create` sends for the types it knows. Only what that command
-//! makes is read; anything else is refused, so that no field is ever lost unseen.
+//! Bodies in Kubernetes' own protobuf form, which typed clients send for the types they know. Fields are numbered as published
+//! with the types; a body with a field that is not known is refused, so that no field is ever lost unseen.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
+use super::schema::{self, Kind, Schema};
+
 const MAGIC: &[u8] = b"k8s\0";
-const MAX_DEPTH: usize = 16;
-
-/// How a field is written in JSON. Lists are fields that may come again and again.
-enum Kind {
-    Text,
-    Number,
-    Flag,
-    Message(&'static [Field]),
-    Texts,
-    Messages(&'static [Field]),
-    TextMap,
-    /// Values are bytes, which JSON shows in base64.
-    ByteMap,
-}
-
-type Field = (u64, &'static str, Kind);
-
-const META: &[Field] = &[
-    (1, "name", Kind::Text),
-    (2, "generateName", Kind::Text),
-    (3, "namespace", Kind::Text),
-    (11, "labels", Kind::TextMap),
-    (12, "annotations", Kind::TextMap),
-    (14, "finalizers", Kind::Texts),
-];
-const NAMESPACE: &[Field] = &[(1, "metadata", Kind::Message(META))];
-const CONFIG_MAP: &[Field] = &[
-    (1, "metadata", Kind::Message(META)),
-    (2, "data", Kind::TextMap),
-    (3, "binaryData", Kind::ByteMap),
-    (4, "immutable", Kind::Flag),
-];
-const SECRET: &[Field] = &[
-    (1, "metadata", Kind::Message(META)),
-    (2, "data", Kind::ByteMap),
-    (3, "type", Kind::Text),
-    (4, "stringData", Kind::TextMap),
-    (5, "immutable", Kind::Flag),
-];
-const PORT: &[Field] = &[(1, "name", Kind::Text), (3, "containerPort", Kind::Number), (4, "protocol", Kind::Text)];
-const VARIABLE: &[Field] = &[(1, "name", Kind::Text), (2, "value", Kind::Text)];
-const CONTAINER: &[Field] = &[
-    (1, "name", Kind::Text),
-    (2, "image", Kind::Text),
-    (3, "command", Kind::Texts),
-    (4, "args", Kind::Texts),
-    (6, "ports", Kind::Messages(PORT)),
-    (7, "env", Kind::Messages(VARIABLE)),
-    (14, "imagePullPolicy", Kind::Text),
-];
-const POD_SPEC: &[Field] = &[
-    (2, "containers", Kind::Messages(CONTAINER)),
-    (3, "restartPolicy", Kind::Text),
-    (7, "nodeSelector", Kind::TextMap),
-    (8, "serviceAccountName", Kind::Text),
-];
-const TEMPLATE: &[Field] = &[(1, "metadata", Kind::Message(META)), (2, "spec", Kind::Message(POD_SPEC))];
-const SELECTOR: &[Field] = &[(1, "matchLabels", Kind::TextMap)];
-const DEPLOYMENT_SPEC: &[Field] = &[
-    (1, "replicas", Kind::Number),
-    (2, "selector", Kind::Message(SELECTOR)),
-    (3, "template", Kind::Message(TEMPLATE)),
-];
-const DEPLOYMENT: &[Field] = &[(1, "metadata", Kind::Message(META)), (2, "spec", Kind::Message(DEPLOYMENT_SPEC))];
-const RULE: &[Field] = &[
-    (1, "verbs", Kind::Texts),
-    (2, "apiGroups", Kind::Texts),
-    (3, "resources", Kind::Texts),
-    (4, "resourceNames", Kind::Texts),
-    (5, "nonResourceURLs", Kind::Texts),
-];
-const ROLE: &[Field] = &[(1, "metadata", Kind::Message(META)), (2, "rules", Kind::Messages(RULE))];
-const SUBJECT: &[Field] =
-    &[(1, "kind", Kind::Text), (2, "apiGroup", Kind::Text), (3, "name", Kind::Text), (4, "namespace", Kind::Text)];
-const ROLE_REF: &[Field] = &[(1, "apiGroup", Kind::Text), (2, "kind", Kind::Text), (3, "name", Kind::Text)];
-const BINDING: &[Field] = &[
-    (1, "metadata", Kind::Message(META)),
-    (2, "subjects", Kind::Messages(SUBJECT)),
-    (3, "roleRef", Kind::Message(ROLE_REF)),
-];
-const RESOURCE: &[Field] = &[
-    (1, "namespace", Kind::Text),
-    (2, "verb", Kind::Text),
-    (3, "group", Kind::Text),
-    (4, "version", Kind::Text),
-    (5, "resource", Kind::Text),
-    (6, "subresource", Kind::Text),
-    (7, "name", Kind::Text),
-];
-const OTHER_PATH: &[Field] = &[(1, "path", Kind::Text), (2, "verb", Kind::Text)];
-const ACCESS: &[Field] =
-    &[(1, "resourceAttributes", Kind::Message(RESOURCE)), (2, "nonResourceAttributes", Kind::Message(OTHER_PATH))];
-const ACCESS_REVIEW: &[Field] = &[(1, "metadata", Kind::Message(META)), (2, "spec", Kind::Message(ACCESS))];
-
-fn fields_of(api_version: &str, kind: &str) -> Option<&'static [Field]> {
-    Some(match (api_version, kind) {
-        ("v1", "Namespace" | "ServiceAccount") | ("authentication.k8s.io/v1", "SelfSubjectReview") => NAMESPACE,
-        ("authorization.k8s.io/v1", "SelfSubjectAccessReview") => ACCESS_REVIEW,
-        ("v1", "ConfigMap") => CONFIG_MAP,
-        ("v1", "Secret") => SECRET,
-        ("apps/v1", "Deployment") => DEPLOYMENT,
-        ("rbac.authorization.k8s.io/v1", "Role" | "ClusterRole") => ROLE,
-        ("rbac.authorization.k8s.io/v1", "RoleBinding" | "ClusterRoleBinding") => BINDING,
-        _ => return None,
-    })
-}
+const MAX_DEPTH: usize = 40;
 
 /// The object in JSON form; `None` for a type, field or encoding that is not read here.
 pub fn parse(body: &[u8]) -> Option<Value> {
@@ -134,55 +31,106 @@ pub fn parse(body: &[u8]) -> Option<Value> {
             _ => return None,
         }
     }
-    let mut object = message(raw, fields_of(&api_version, &kind)?, MAX_DEPTH)?;
+    let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
+    let name = match kind.as_str() {
+        "DeleteOptions" => "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions".to_owned(),
+        _ => schema::definition_name(group, version, &kind),
+    };
+    let mut object = message(raw, schema::definition(&name)?, MAX_DEPTH)?;
     object.insert("apiVersion".into(), json!(api_version));
     object.insert("kind".into(), json!(kind));
     Some(Value::Object(object))
 }
 
-fn message(bytes: &[u8], fields: &[Field], depth: usize) -> Option<Map<String, Value>> {
-    let depth = depth.checked_sub(1)?;
+fn message(bytes: &[u8], schema: &Schema, depth: usize) -> Option<Map<String, Value>> {
+    let (_, numbers) = schema::published(&schema.name)?;
     let mut made = Map::new();
+    read(bytes, schema, &numbers, depth, &mut made)?;
+    Some(made)
+}
+
+fn read(bytes: &[u8], schema: &Schema, numbers: &Value, depth: usize, made: &mut Map<String, Value>) -> Option<()> {
+    let depth = depth.checked_sub(1)?;
     let mut reader = Reader(bytes);
     while let Some((number, part)) = reader.next()? {
+        // Fields of an embedded message stand beside the others.
+        if let (Some(inner), Part::Bytes(bytes)) = (numbers.get(format!("@{number}")), &part) {
+            read(bytes, schema, inner, depth, made)?;
+            continue;
+        }
+        let name = numbers.as_object()?.iter().find(|(_, known)| known.as_u64() == Some(number)).map(|(name, _)| name);
         // Go writes empty fields too, of every name: only one that says something must be known.
-        let Some((_, name, kind)) = fields.iter().find(|(known, _, _)| *known == number) else {
+        let Some((name, field)) = name.and_then(|name| Some((name, schema.fields.get(name)?))) else {
             if part.is_empty() {
                 continue;
             }
             return None;
         };
-        let name = (*name).to_owned();
-        match (kind, part) {
-            (Kind::Text, Part::Bytes(b"")) => {}
-            (Kind::Text, Part::Bytes(text)) => drop(made.insert(name, json!(text_of(text)?))),
-            (Kind::Number, Part::Number(number)) => drop(made.insert(name, json!(number as i64))),
-            (Kind::Flag, Part::Number(flag)) => drop(made.insert(name, json!(flag != 0))),
-            (Kind::Message(fields), Part::Bytes(bytes)) => {
-                let inner = message(bytes, fields, depth)?;
-                if !inner.is_empty() {
-                    made.insert(name, Value::Object(inner));
-                }
+        let target = field.target();
+        if let (Kind::Object, Some(entry_schema), Part::Bytes(bytes)) = (target.kind, target.entries.as_deref(), &part)
+        {
+            let (key, value) = entry(bytes)?;
+            let value = scalar_or_message(&Part::Bytes(value), entry_schema, depth)?;
+            made.entry(name.clone()).or_insert_with(|| json!({})).as_object_mut()?.insert(key, value);
+        } else if let (Kind::List, Some(item)) = (target.kind, target.items.as_deref()) {
+            let value = scalar_or_message(&part, item, depth)?;
+            made.entry(name.clone()).or_insert_with(|| json!([])).as_array_mut()?.push(value);
+        } else {
+            let value = scalar_or_message(&part, field, depth)?;
+            let says_nothing = match &value {
+                Value::String(text) => text.is_empty(),
+                Value::Object(map) => map.is_empty() && part.is_empty() && !target.go_name.ends_with("VolumeSource"),
+                Value::Null => true,
+                _ => false,
+            };
+            if !says_nothing {
+                made.insert(name.clone(), value);
             }
-            (Kind::Texts, Part::Bytes(text)) => push(&mut made, name, json!(text_of(text)?)),
-            (Kind::Messages(fields), Part::Bytes(bytes)) => {
-                push(&mut made, name, Value::Object(message(bytes, fields, depth)?));
-            }
-            (Kind::TextMap | Kind::ByteMap, Part::Bytes(bytes)) => {
-                let (key, value) = entry(bytes)?;
-                let value = if matches!(kind, Kind::ByteMap) { STANDARD.encode(value) } else { text_of(value)? };
-                let map = made.entry(name).or_insert_with(|| json!({}));
-                map.as_object_mut()?.insert(key, json!(value));
-            }
-            _ => return None,
         }
     }
-    Some(made)
+    Some(())
 }
 
-fn push(made: &mut Map<String, Value>, name: String, value: Value) {
-    if let Value::Array(list) = made.entry(name).or_insert_with(|| json!([])) {
-        list.push(value);
+fn scalar_or_message(part: &Part, schema: &Schema, depth: usize) -> Option<Value> {
+    let target = schema.target();
+    let inner = |wanted: u64| {
+        let Part::Bytes(bytes) = part else { return None };
+        let mut reader = Reader(bytes);
+        while let Some((number, part)) = reader.next()? {
+            if number == wanted {
+                return Some(part);
+            }
+        }
+        None
+    };
+    match (target.go_name.as_str(), target.kind, part) {
+        ("Time" | "MicroTime", _, _) => match inner(1) {
+            Some(Part::Number(seconds)) => {
+                Some(json!(crate::clock::SimTime((seconds as i64).saturating_mul(1000)).rfc3339()))
+            }
+            _ => Some(Value::Null),
+        },
+        (_, Kind::Quantity, _) => match inner(1) {
+            Some(Part::Bytes(text)) => Some(json!(text_of(text)?)),
+            _ => Some(json!("0")),
+        },
+        (_, Kind::IntOrText, _) => match (inner(1), inner(2), inner(3)) {
+            (Some(Part::Number(1)), _, Some(Part::Bytes(text))) => Some(json!(text_of(text)?)),
+            (_, Some(Part::Number(number)), _) => Some(json!(number as i64 as i32)),
+            _ => Some(json!(0)),
+        },
+        ("RawExtension" | "FieldsV1", _, _) => match inner(1) {
+            Some(Part::Bytes(raw)) => serde_json::from_slice(raw).ok(),
+            _ => Some(Value::Null),
+        },
+        (_, Kind::Text, Part::Bytes(bytes)) if schema.format == "byte" => Some(json!(STANDARD.encode(bytes))),
+        (_, Kind::Text, Part::Bytes(bytes)) => Some(json!(text_of(bytes)?)),
+        (_, Kind::Integer, Part::Number(number)) => Some(json!(*number as i64)),
+        (_, Kind::Flag, Part::Number(number)) => Some(json!(*number != 0)),
+        (_, Kind::Object, Part::Bytes(bytes)) if !target.name.is_empty() => {
+            Some(Value::Object(message(bytes, target, depth)?))
+        }
+        _ => None,
     }
 }
 
@@ -294,8 +242,8 @@ mod tests {
     fn what_is_not_known_is_refused_and_never_lost() {
         let meta = field(1, &field(1, b"shop"));
         assert!(parse(&envelope("Namespace", &meta)).is_some());
-        assert_eq!(parse(&envelope("Pod", &meta)), None);
-        let more = [meta.clone(), field(9, b"\x08\x01")].concat();
+        assert_eq!(parse(&envelope("Ship", &meta)), None);
+        let more = [meta.clone(), field(15, b"\x08\x01")].concat();
         assert_eq!(parse(&envelope("Namespace", &more)), None);
         assert_eq!(parse(b"{}"), None);
         let whole = envelope("Namespace", &meta);

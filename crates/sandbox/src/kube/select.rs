@@ -37,6 +37,25 @@ impl Selector {
     }
 }
 
+/// The selector of an object's spec (`matchLabels` and `matchExpressions`) against labels. An empty or missing one fits all.
+pub fn label_selector(selector: &Value, labels: &Value) -> bool {
+    let label = |key: &str| labels.get(key).and_then(Value::as_str);
+    let by_labels =
+        selector["matchLabels"].as_object().into_iter().flatten().all(|(key, value)| label(key) == value.as_str());
+    by_labels
+        && selector["matchExpressions"].as_array().into_iter().flatten().all(|one| {
+            let value = label(one["key"].as_str().unwrap_or_default());
+            let listed = || one["values"].as_array().into_iter().flatten().any(|wanted| wanted.as_str() == value);
+            match one["operator"].as_str().unwrap_or_default() {
+                "In" => value.is_some() && listed(),
+                "NotIn" => value.is_none() || !listed(),
+                "Exists" => value.is_some(),
+                "DoesNotExist" => value.is_none(),
+                _ => false,
+            }
+        })
+}
+
 fn field(object: &Value, path: &str) -> String {
     let found = path.split('.').try_fold(object, |value, key| value.get(key));
     match found {
@@ -44,7 +63,7 @@ fn field(object: &Value, path: &str) -> String {
         Some(Value::Bool(flag)) => flag.to_string(),
         Some(Value::Number(number)) => number.to_string(),
         // Absent booleans read as false, as a typed server would show them.
-        _ if path == "spec.unschedulable" => "false".into(),
+        _ if matches!(path, "spec.unschedulable" | "spec.hostNetwork") => "false".into(),
         _ => String::new(),
     }
 }

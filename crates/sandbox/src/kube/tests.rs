@@ -1,5 +1,7 @@
 //! Sandbox clusters as the real kubectl and HTTP clients see them.
 
+mod behaving;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -45,6 +47,7 @@ spec:
     metadata: {labels: {app: agent}}
     spec:
       serviceAccountName: agent
+      tolerations: [{key: only, operator: Exists}]
       containers:
       - {name: main, image: "example.com/agent:1", env: [{name: A, value: "1"}, {name: B, value: "2"}], ports: [{containerPort: 80}]}
 "#;
@@ -194,7 +197,10 @@ async fn kubectl_applies_changes_and_deletes() {
     lab.kubectl("create deployment web -n shop --image=nginx:1.27 --replicas=2 --port=80").await;
     lab.kubectl("create clusterrolebinding sa --clusterrole=view --serviceaccount=shop:sa").await;
     assert_eq!(lab.kubectl("get secret s -n shop -o jsonpath={.data.a}").await, "Yg==");
-    assert!(lab.kubectl("get deploy web -n shop").await.contains("2/2"));
+    // The nodes are kept for pods that tolerate their taint.
+    assert!(lab.kubectl("get deploy web -n shop").await.contains("0/2"));
+    let why = lab.kubectl("describe pods -n shop").await;
+    assert!(why.contains("0/2 nodes are available: 2 node(s) had untolerated taint {only: us}."), "{why}");
     assert!(lab.kubectl("get clusterrolebinding sa -o wide").await.contains("ClusterRole/view"));
     let (ok, text) = lab.try_kubectl("create namespace shop").await;
     assert!(!ok && text.contains("already exists"), "{text}");
@@ -213,8 +219,8 @@ async fn kubectl_works_on_nodes() {
     let node = lab.nodes().await.remove(0);
     lab.kubectl(&format!("cordon {node}")).await;
     assert!(lab.kubectl(&format!("get node {node}")).await.contains("Ready,SchedulingDisabled"));
-    lab.kubectl("run web --image=nginx:1.27").await;
-    lab.kubectl(&format!("patch pod web --type=merge -p {{\"spec\":{{\"nodeName\":\"{node}\"}}}}")).await;
+    let placed = format!("{{\"spec\":{{\"nodeName\":\"{node}\"}}}}");
+    lab.kubectl(&format!("run web --image=nginx:1.27 --overrides={placed}")).await;
     let drained = lab.kubectl(&format!("drain {node} --force --ignore-daemonsets --timeout=30s")).await;
     assert!(drained.contains("pod/web evicted") && drained.contains("drained"), "{drained}");
     lab.kubectl(&format!("uncordon {node}")).await;
@@ -321,13 +327,13 @@ async fn objects_follow_the_rules_of_the_api() {
     assert_eq!(client.post(format!("{endpoint}/version")).send().await.unwrap().status(), 405);
     let old = client
         .get(format!("{endpoint}/openapi/v2"))
-        .header("accept", super::types::OPENAPI_V2_TYPE)
+        .header("accept", super::discovery::OPENAPI_V2_TYPE)
         .send()
         .await
         .unwrap();
     assert_eq!(
         (old.status().as_u16(), old.headers()["content-type"].to_str().unwrap()),
-        (200, super::types::OPENAPI_V2_TYPE)
+        (200, super::discovery::OPENAPI_V2_TYPE)
     );
     let large = client.post(&maps).body(vec![b' '; (3 << 20) + 1]).send().await.unwrap();
     assert_eq!(large.status(), 413);
@@ -369,15 +375,19 @@ async fn lists_are_limited_and_selected() {
         async move { request.send().await.unwrap().json::<Value>().await.unwrap() }
     };
     let first = get("limit=2".into()).await;
-    assert_eq!((first["items"].as_array().unwrap().len(), &first["metadata"]["remainingItemCount"]), (2, &json!(3)));
+    assert_eq!((first["items"].as_array().unwrap().len(), &first["metadata"]["remainingItemCount"]), (2, &json!(4)));
     let next = get(format!("limit=9&continue={}", first["metadata"]["continue"].as_str().unwrap())).await;
-    assert_eq!((next["items"].as_array().unwrap().len(), &next["items"][0]["metadata"]["name"]), (3, &json!("c2")));
+    assert_eq!(
+        (next["items"].as_array().unwrap().len(), &next["items"][0]["metadata"]["name"]),
+        (4, &json!("c2")),
+        "with the certificate that every namespace holds"
+    );
     assert_eq!(get("labelSelector=odd%3Dtrue".into()).await["items"].as_array().unwrap().len(), 2);
     assert_eq!(get("fieldSelector=metadata.name%3Dc4".into()).await["items"].as_array().unwrap().len(), 1);
     assert_eq!(get("labelSelector=a%20b%20c".into()).await["code"], 400);
     let deleted = client.delete(format!("{maps}?labelSelector=odd%3Dtrue")).send().await.unwrap();
     assert_eq!(deleted.status(), 200);
-    assert_eq!(get(String::new()).await["items"].as_array().unwrap().len(), 3);
+    assert_eq!(get(String::new()).await["items"].as_array().unwrap().len(), 4);
 }
 
 #[tokio::test]

@@ -11,9 +11,11 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::Clusters;
+use super::convert;
 use super::objects::{Event, Objects};
 use super::print::{self, Include};
 use super::select::Selector;
+use super::status;
 use super::types::ResourceType;
 use crate::clock::SimTime;
 
@@ -41,14 +43,18 @@ struct Watching {
     watched: Watched,
     known: HashSet<String>,
     started: bool,
+    over: bool,
     ends: Instant,
 }
 
 pub(super) fn lines(clusters: Arc<Clusters>, watched: Watched) -> impl Stream<Item = Bytes> + Send {
     let ends = Instant::now() + Duration::from_secs(watched.seconds);
-    let state = Watching { clusters, watched, known: HashSet::new(), started: false, ends };
+    let state = Watching { clusters, watched, known: HashSet::new(), started: false, over: false, ends };
     futures::stream::unfold(state, |mut state| async move {
         loop {
+            if state.over {
+                return None;
+            }
             if state.started {
                 if Instant::now() + LOOK_EVERY > state.ends {
                     return None;
@@ -74,13 +80,19 @@ impl Watching {
     fn changes(&mut self, objects: &Objects, now: SimTime) -> String {
         let watched = &self.watched;
         let everything = Selector::default();
+        if objects.too_old(watched.version) {
+            let gone = status::expired(watched.version, objects.version()).body;
+            self.over = true;
+            return format!("{}\n", json!({"type": "ERROR", "object": gone}));
+        }
         if !self.started && watched.version > 0 {
-            let seen = objects.list(watched.resource, &watched.namespace, &watched.selector);
+            let seen = objects.list(convert::stored(watched.resource), &watched.namespace, &watched.selector);
             let old = seen.filter(|object| revision(object) <= watched.version).filter_map(uid);
             self.known.extend(old);
         }
         let mut text = String::new();
-        for event in objects.since(watched.resource, &watched.namespace, &everything, watched.version) {
+        let resource = convert::stored(watched.resource);
+        for event in objects.since(resource, &watched.namespace, &everything, watched.version) {
             let Some(uid) = uid(&event.object) else { continue };
             let here = event.kind != "DELETED" && watched.selector.matches(&event.object);
             let kind = match (here, self.known.contains(&uid)) {
@@ -94,7 +106,7 @@ impl Watching {
             } else {
                 self.known.remove(&uid);
             }
-            text.push_str(&line(watched, &Event { kind, object: event.object }, now));
+            text.push_str(&line(watched, objects, &Event { kind, object: event.object }, now));
         }
         if !self.started && watched.mark_initial {
             let mark = json!({"kind": watched.resource.kind, "apiVersion": watched.resource.api_version(), "metadata": {
@@ -107,12 +119,12 @@ impl Watching {
     }
 }
 
-fn line(watched: &Watched, event: &Event, now: SimTime) -> String {
+fn line(watched: &Watched, objects: &Objects, event: &Event, now: SimTime) -> String {
     let object = match watched.table {
-        None => event.object.clone(),
+        None => convert::shown(watched.resource, &event.object, now),
         Some(include) => {
             let meta = json!({"resourceVersion": event.object["metadata"]["resourceVersion"]});
-            print::table(watched.resource, &[&event.object], include, now, meta)
+            print::table(watched.resource, &objects.custom, &[&event.object], include, now, meta)
         }
     };
     format!("{}\n", json!({"type": event.kind, "object": object}))

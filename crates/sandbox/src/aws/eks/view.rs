@@ -2,11 +2,12 @@
 
 use serde_json::Value;
 
+use super::instance_types;
 use super::node_group::{Node, NodeGroup};
 use super::versions;
 use crate::aws::{CLOUD, Store};
 use crate::clock::SimTime;
-use crate::world::{ClusterView, NodeView, TaintView};
+use crate::world::{ClusterView, NodeCapacity, NodeView, TaintView};
 
 pub fn has_ready_node(store: &Store, cluster: &str, now: SimTime) -> bool {
     let groups = store.eks.node_groups.find(&format!("cluster:{cluster}"));
@@ -68,8 +69,22 @@ fn node_view(group: &NodeGroup, node: &Node, now: SimTime) -> NodeView {
         size: group.instance_type.clone(),
         labels,
         taints: group.spec.get("taints", now).as_array().into_iter().flatten().map(taint).collect(),
+        capacity: capacity(&group.instance_type),
         created: node.created_at,
     }
+}
+
+/// What EKS's own images leave to pods.
+fn capacity(instance_type: &str) -> NodeCapacity {
+    instance_types::find(instance_type).map_or_else(NodeCapacity::default, |found| NodeCapacity {
+        cpus: found.cpus,
+        memory_mib: found.memory_mib,
+        pods: found.pods,
+        disk_gib: 20,
+        reserved_cpu_milli: 70,
+        reserved_memory_mib: 574,
+        ..NodeCapacity::default()
+    })
 }
 
 /// `eu-central-1a` is `euc1-az1`, as far as one account is concerned.

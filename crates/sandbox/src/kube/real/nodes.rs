@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::client::{Api, Change};
 use super::error::RealError;
 use super::kwok::READY_ANNOTATION;
-use crate::kube::settle;
+use crate::kube::controllers::nodes as simulated;
 use crate::world::{ClusterView, NodeView, TaintView};
 
 /// On every node that the sandbox made: what the cloud showed of it when it was last written, so that labels and taints that
@@ -85,7 +85,7 @@ async fn write(api: &Api, view: &ClusterView, node: &NodeView, place: Option<(us
     }
     let Some((number, port)) = place else { return Ok(()) };
     let mut reported = json!({});
-    settle::report(&mut reported, view, node, number);
+    simulated::report(&mut reported, view, node, number);
     let mut status = reported["status"].take();
     if let Some(fields) = status.as_object_mut() {
         // The conditions are kwok's.
@@ -99,7 +99,7 @@ async fn write(api: &Api, view: &ClusterView, node: &NodeView, place: Option<(us
 }
 
 fn declared(view: &ClusterView, node: &NodeView) -> Value {
-    let mut body = settle::declared(view, node);
+    let mut body = simulated::declared(view, node);
     let labels: Vec<&String> = node.labels.keys().collect();
     let shown = json!({"labels": labels, "taints": node.taints.iter().map(taint).collect::<Vec<_>>()});
     body["metadata"]["annotations"] = json!({
