@@ -51,7 +51,7 @@ resource "aws_iam_policy" "boundary" {
 }
 
 resource "aws_iam_role" "node" {
-  name                  = "compat-node"
+  name                  = local.replaced ? "compat-node-three" : "compat-node"
   path                  = local.replaced ? "/compat/" : "/"
   description           = local.changed ? "changed" : "first"
   assume_role_policy    = data.aws_iam_policy_document.trust.json
