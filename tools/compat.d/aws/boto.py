@@ -2,6 +2,7 @@
 
 import pathlib
 import re
+from types import SimpleNamespace
 
 import furnish
 import reads
@@ -9,13 +10,6 @@ from play import refused, same, want
 from sandbox import Sandbox
 
 SOURCES = pathlib.Path(__file__).parents[3] / "crates/sandbox/src/aws"
-#: Reading actions that need what the furnished account does not have; played elsewhere, or refused here.
-NOTHING_TO_READ = {
-    "DescribeFargateProfile": "ResourceNotFoundException",
-    "DescribeIdentityProviderConfig": "ResourceNotFoundException",
-    "DescribeInsight": "ResourceNotFoundException",
-    "DescribeInsightsRefresh": "ResourceNotFoundException",
-}
 LISTS = {
     "eks": {
         "ListFargateProfiles": {"clusterName": "boto"},
@@ -23,18 +17,47 @@ LISTS = {
         "ListInsights": {"clusterName": "boto"},
     }
 }
-#: Settings that a bucket does not have until they are made.
-UNSET = {
-    "get_bucket_cors": "NoSuchCORSConfiguration",
-    "get_bucket_website": "NoSuchWebsiteConfiguration",
-    "get_bucket_replication": "ReplicationConfigurationNotFoundError",
-    "get_object_lock_configuration": "ObjectLockConfigurationNotFoundError",
+#: What a furnished account does not have: inputs, and the code that the action is refused with.
+MISSING = {
+    "eks": {
+        "DescribeFargateProfile": ({"clusterName": "boto", "fargateProfileName": "none"}, "ResourceNotFoundException"),
+        "DescribeIdentityProviderConfig": (
+            {"clusterName": "boto", "identityProviderConfig": {"type": "oidc", "name": "none"}},
+            "ResourceNotFoundException",
+        ),
+        "DescribeInsight": ({"clusterName": "boto", "id": "00000000-0000-4000-8000-000000000000"}, "ResourceNotFoundException"),
+    },
+    "iam": {
+        "GetLoginProfile": ({"UserName": "boto-user"}, "NoSuchEntity"),
+        "GetAccountPasswordPolicy": ({}, "NoSuchEntity"),
+        "GetServiceLinkedRoleDeletionStatus": ({"DeletionTaskId": "task/aws-service-role/none"}, "NoSuchEntity"),
+    },
+    "sts": {"DecodeAuthorizationMessage": ({"EncodedMessage": "nonsense"}, "InvalidAuthorizationMessageException")},
+    "s3": {
+        "GetBucketCors": ({}, "NoSuchCORSConfiguration"),
+        "GetBucketWebsite": ({}, "NoSuchWebsiteConfiguration"),
+        "GetBucketReplication": ({}, "ReplicationConfigurationNotFoundError"),
+        "GetObjectLockConfiguration": ({}, "ObjectLockConfigurationNotFoundError"),
+        **{
+            f"GetBucket{name}Configuration": ({"Id": "none"}, "NoSuchConfiguration")
+            for name in ("Analytics", "IntelligentTiering", "Inventory", "Metrics")
+        },
+    },
 }
+#: Parts of EKS of which there are none, not even a way to make one.
+NOTHING_THERE = {"DescribeInsightsRefresh", "ListCapabilities", "ListEksAnywhereSubscriptions"}
 
 
 def method(client, action):
     names = {value: key for key, value in client.meta.method_to_api_mapping.items()}
     return getattr(client, names[action])
+
+
+class Unknown:
+    """Stands for a furnished account where only the names of actions matter."""
+
+    def __getattr__(self, name):
+        return [name]
 
 
 def run(play):
@@ -43,49 +66,51 @@ def run(play):
 
 
 def account(play, sandbox):
-    world = {}
-    play.suite("boto3: an account is furnished", chained=True)
+    made = SimpleNamespace()
+    play.suite("boto3: an account is furnished; each answer is held against its service's model")
+    for what, make in furnish.EVERYTHING.items():
 
-    @play.step("one of everything, each answer as the model has it")
+        @play.step(what)
+        def _(make=make):
+            make(sandbox.client, made)
+
+    @play.step("what a cluster says of itself")
     def _():
-        made = furnish.everything(sandbox.client)
         eks = sandbox.client("eks")
         made.cluster_arn = eks.describe_cluster(name="boto")["cluster"]["arn"]
         made.addon_version = eks.describe_addon(clusterName="boto", addonName="vpc-cni")["addon"]["addonVersion"]
-        world["made"] = made
 
-    if play.broken:
-        return
-    made = world["made"]
     play.suite("boto3: every reading action is read by botocore's parsers, and holds what its model says")
     for service, table in reads.SERVICES.items():
         client = sandbox.client(service)
-        for action, inputs in {**table(made), **{name: [one] for name, one in LISTS.get(service, {}).items()}}.items():
+        for action in [*table(Unknown()), *LISTS.get(service, {})]:
 
             @play.step(f"{service} {action}")
-            def _(client=client, action=action, inputs=inputs):
-                for one in inputs:
-                    answer = method(client, action)(**one)
-                    answer.pop("ResponseMetadata")
+            def _(client=client, service=service, table=table, action=action):
+                for inputs in [LISTS[service][action]] if action in LISTS.get(service, {}) else table(made)[action]:
+                    method(client, action)(**inputs)
 
-    @play.step("what is not set is not found")
-    def _():
-        s3 = sandbox.client("s3")
-        for name, code in UNSET.items():
-            refused(code, getattr(s3, name), Bucket=made.bucket)
+    for service, table in MISSING.items():
+        client = sandbox.client(service)
+        for action, (inputs, code) in table.items():
+
+            @play.step(f"{service} {action}: {code}")
+            def _(client=client, action=action, inputs=inputs, code=code, bucket={"Bucket": "berth-compat-boto"}):
+                more = bucket if client.meta.service_model.service_name == "s3" else {}
+                refused(code, method(client, action), **inputs, **more)
 
     @play.step("no reading action of the sandbox is left out")
     def _():
         named = set()
         for source in SOURCES.rglob("*.rs"):
             named |= set(re.findall(r'Action::read\(\s*"(\w+)"', source.read_text()))
-        played = {action for table in reads.SERVICES.values() for action in table(made)}
-        played |= {action for table in LISTS.values() for action in table} | set(NOTHING_TO_READ)
-        played |= {name.title().replace("_", "") for name in UNSET}
+        played = {action for table in reads.SERVICES.values() for action in table(Unknown())}
+        played |= {action for table in (*LISTS.values(), *MISSING.values()) for action in table} | NOTHING_THERE
         same("what is not played", sorted(named - played), [])
 
     paginators(play, sandbox, made)
     waiters(play, sandbox, made)
+    slow_states(play)
 
 
 #: Which paginators turn pages in a furnished account, and how many entries each page may hold.
@@ -183,14 +208,20 @@ def waiters(play, sandbox, made):
         ec2.delete_nat_gateway(NatGatewayId=made.nat)
         ec2.get_waiter("nat_gateway_deleted").wait(NatGatewayIds=[made.nat], **fast)
 
-    @play.step("at speed 600, where states take time")
+
+def slow_states(play):
+    play.suite("boto3: waiters at speed 600, where states take time")
+    fast = {"WaiterConfig": {"Delay": 1, "MaxAttempts": 60}}
+
+    @play.step("a NAT gateway and a cluster")
     def _():
         with Sandbox(speed=600) as slow:
             eks, ec2 = slow.client("eks"), slow.client("ec2")
-            w = type("World", (), {})()
+            w = SimpleNamespace()
+            furnish.roles(slow.client, w)
             furnish.network(ec2, w)
-            same("the NAT gateway", ec2.describe_nat_gateways(NatGatewayIds=[w.nat])["NatGateways"][0]["State"], "pending")
-            furnish.identity(slow.client, w)
+            gateway = ec2.create_nat_gateway(SubnetId=w.subnets[0], ConnectivityType="private")["NatGateway"]
+            same("the NAT gateway", gateway["State"], "pending")
             made = eks.create_cluster(name="slow", roleArn=w.cluster_role, resourcesVpcConfig={"subnetIds": w.subnets})
             same("the cluster", made["cluster"]["status"], "CREATING")
             eks.get_waiter("cluster_active").wait(name="slow", **fast)

@@ -1,6 +1,7 @@
 """Terraform and boto3 while the sandbox fails: what ends well, and what is left double as AWS itself would leave it."""
 
 import tempfile
+from types import SimpleNamespace
 
 import furnish
 import lifecycle
@@ -100,13 +101,14 @@ def doubles_of_boto(play):
                 same("made", number(kind) - before, 2)
                 same("struck", sandbox.struck(), 1)
 
-        made = furnish.SimpleNamespace()
+        made = SimpleNamespace()
 
         @play.step("the network for the rest is made")
         def _():
             sandbox.faults()
             furnish.network(sandbox.client("ec2"), made)
-            furnish.identity(sandbox.client, made)
+            furnish.roles(sandbox.client, made)
+            furnish.around(sandbox.client, made)
 
         named = {"clusterName": "double"}
         wait = {"WaiterConfig": {"Delay": 1}}
@@ -117,7 +119,7 @@ def doubles_of_boto(play):
             "ec2/CreateNetworkAcl": ("ec2", "create_network_acl", {"VpcId": "vpc"}, "network_acl"),
             "ec2/CreateLaunchTemplate": (
                 "ec2", "create_launch_template",
-                {"LaunchTemplateName": "double", "LaunchTemplateData": {}, "ClientToken": "token-1"}, "launch_template",
+                {"LaunchTemplateName": "double", "LaunchTemplateData": {"InstanceType": "m6i.large"}, "ClientToken": "token-1"}, "launch_template",
             ),
             "eks/CreateCluster": (
                 "eks", "create_cluster", {"name": "double", "roleArn": "cluster_role", "resourcesVpcConfig": {"subnetIds": "subnets"}}, "cluster",

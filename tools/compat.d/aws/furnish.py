@@ -1,7 +1,6 @@
 """An account with one of everything, made by boto3."""
 
 import json
-from types import SimpleNamespace
 
 TAGS = {"Team": "compat"}
 PAIRS = [{"Key": "Team", "Value": "compat"}]
@@ -54,7 +53,7 @@ def network(ec2, w):
     w.template = made["LaunchTemplate"]["LaunchTemplateId"]
 
 
-def identity(client, w):
+def roles(client, w):
     iam = client("iam")
     for attribute, name, service in (
         ("cluster_role", "boto-cluster", "eks.amazonaws.com"),
@@ -78,12 +77,31 @@ def identity(client, w):
         Url="https://boto.example.com", ClientIDList=["sts.amazonaws.com"], ThumbprintList=["9e99a48a9960b14926bb7f3b02e22da2b0ab7280"]
     )
     w.issuer = made["OpenIDConnectProviderArn"]
+    person(iam, w)
+
+
+def person(iam, w):
+    user, group = {"UserName": "boto-user"}, {"GroupName": "boto-group"}
+    iam.create_user(**user, Tags=PAIRS)
+    iam.create_group(**group)
+    iam.add_user_to_group(**user, **group)
+    iam.put_user_policy(**user, PolicyName="own", PolicyDocument=allow("s3:*"))
+    iam.put_group_policy(**group, PolicyName="own", PolicyDocument=allow("s3:*"))
+    iam.attach_user_policy(**user, PolicyArn=w.policy)
+    iam.attach_group_policy(**group, PolicyArn=w.policy)
+    w.access_key = iam.create_access_key(**user)["AccessKey"]["AccessKeyId"]
+
+
+def around(client, w):
+    """What stands beside a cluster: a key, a log group, a queue and a rule that fills it."""
     kms = client("kms")
     metadata = kms.create_key(Description="boto", Tags=[{"TagKey": "Team", "TagValue": "compat"}])["KeyMetadata"]
     w.key, w.key_arn = metadata["KeyId"], metadata["Arn"]
     kms.create_alias(AliasName="alias/boto", TargetKeyId=w.key)
+    w.cipher = kms.encrypt(KeyId=w.key, Plaintext=b"secret")["CiphertextBlob"]
     logs = client("logs")
     logs.create_log_group(logGroupName="/boto/one", tags=TAGS)
+    logs.create_log_stream(logGroupName="/boto/one", logStreamName="stream")
     w.log_group = logs.describe_log_groups(logGroupNamePrefix="/boto/one")["logGroups"][0]["arn"].removesuffix(":*")
     sqs = client("sqs")
     w.queue = sqs.create_queue(QueueName="boto", tags=TAGS)["QueueUrl"]
@@ -139,11 +157,11 @@ def cluster(eks, w):
     w.update = changed["update"]["id"]
 
 
-def everything(client):
-    """`client` makes a client by the name of its service."""
-    w = SimpleNamespace()
-    network(client("ec2"), w)
-    identity(client, w)
-    bucket(client("s3"), w)
-    cluster(client("eks"), w)
-    return w
+#: In this order; `client` makes a client by the name of its service.
+EVERYTHING = {
+    "a network": lambda client, w: network(client("ec2"), w),
+    "roles and policies": roles,
+    "a key, logs, a queue, a rule": around,
+    "a bucket": lambda client, w: bucket(client("s3"), w),
+    "a cluster": lambda client, w: cluster(client("eks"), w),
+}

@@ -10,8 +10,11 @@ from play import Wrong
 
 #: Where botocore itself does not read the body by the model.
 NO_BODY_MODEL = {("s3", "GetBucketLocation"), ("s3", "GetBucketPolicy"), ("s3", "GetObject")}
+#: Values that EC2 answers with, and its model does not have.
+NOT_IN_MODEL = {"nat_gateway", "available"}
 ELSEWHERE = ("header", "headers", "statusCode", "uri", "querystring")
-METADATA = {"ResponseMetadata", "requestId", "RequestId"}
+#: EC2 also answers `return` to calls whose model has no place for it.
+METADATA = {"ResponseMetadata", "requestId", "RequestId", "return"}
 
 
 def watch(client):
@@ -118,7 +121,8 @@ def json_scalar(shape, value, path, found):
 
 
 def known(shape, value, path, found):
-    if getattr(shape, "enum", None) and value not in shape.enum:
+    # EC2 writes some of its states in lower case, whatever its model says.
+    if getattr(shape, "enum", None) and value.lower() not in {one.lower() for one in shape.enum} | NOT_IN_MODEL:
         found.append(f"{path} is {value!r}, which is none of the model's values")
 
 

@@ -5,6 +5,12 @@ def by_filter(name, *values):
     return {"Filters": [{"Name": name, "Values": list(values)}]}
 
 
+EVENT = (
+    '{"id": "1", "detail-type": "x", "source": "aws.ec2", "account": "123456789012", "time": "2026-01-01T00:00:00Z", '
+    '"region": "eu-central-1", "resources": [], "detail": {}}'
+)
+
+
 def ec2(w):
     return {
         "DescribeVpcs": [{}, {"VpcIds": [w.vpc]}, by_filter("tag:Team", "compat")],
@@ -60,6 +66,38 @@ def iam(w):
         "GetOpenIDConnectProvider": [{"OpenIDConnectProviderArn": w.issuer}],
         "ListOpenIDConnectProviders": [{}],
         "ListOpenIDConnectProviderTags": [{"OpenIDConnectProviderArn": w.issuer}],
+        **people(w),
+    }
+
+
+def people(w):
+    """IAM's users and groups, and lists that are empty in a new account."""
+    user, group = {"UserName": "boto-user"}, {"GroupName": "boto-group"}
+    empty = ("AccountAliases", "SAMLProviders", "ServerCertificates", "VirtualMFADevices")
+    of_user = ("MFADevices", "SSHPublicKeys", "ServiceSpecificCredentials", "SigningCertificates")
+    simulated = {"ActionNames": ["s3:GetObject", "ec2:CreateVpc"]}
+    policy = '{"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "s3:*", "Resource": "*"}]}'
+    return {
+        "GetUser": [user, {}],
+        "ListUsers": [{}],
+        "ListUserTags": [user],
+        "ListAccessKeys": [user],
+        "GetAccessKeyLastUsed": [{"AccessKeyId": w.access_key}],
+        "GetUserPolicy": [{**user, "PolicyName": "own"}],
+        "ListUserPolicies": [user],
+        "ListAttachedUserPolicies": [user],
+        "ListGroupsForUser": [user],
+        "GetGroup": [group],
+        "ListGroups": [{}],
+        "GetGroupPolicy": [{**group, "PolicyName": "own"}],
+        "ListGroupPolicies": [group],
+        "ListAttachedGroupPolicies": [group],
+        "GetAccountSummary": [{}],
+        "GetAccountAuthorizationDetails": [{}],
+        "SimulatePrincipalPolicy": [{**simulated, "PolicySourceArn": w.node_role}],
+        "SimulateCustomPolicy": [{**simulated, "PolicyInputList": [policy]}],
+        **{f"List{name}": [{}] for name in empty},
+        **{f"List{name}": [user] for name in of_user},
     }
 
 
@@ -106,6 +144,9 @@ def s3(w):
         "HeadObject": [one],
         "GetObject": [one],
         "GetObjectTagging": [one],
+        "GetObjectAcl": [one],
+        "GetBucketNotificationConfiguration": [bucket],
+        **{f"ListBucket{name}Configurations": [bucket] for name in ("Analytics", "IntelligentTiering", "Inventory", "Metrics")},
         "GetObjectAttributes": [{**one, "ObjectAttributes": ["ETag", "ObjectSize"]}],
     }
 
@@ -120,6 +161,12 @@ def kms(w):
         "ListKeys": [{}],
         "ListAliases": [{}, key],
         "ListKeyPolicies": [key],
+        "Encrypt": [{**key, "Plaintext": b"secret"}],
+        "Decrypt": [{"CiphertextBlob": w.cipher}],
+        "ReEncrypt": [{"CiphertextBlob": w.cipher, "DestinationKeyId": w.key}],
+        "GenerateDataKey": [{**key, "KeySpec": "AES_256"}],
+        "GenerateDataKeyWithoutPlaintext": [{**key, "KeySpec": "AES_256"}],
+        "GenerateRandom": [{"NumberOfBytes": 16}],
     }
 
 
@@ -129,6 +176,8 @@ def logs(w):
         "ListTagsForResource": [{"resourceArn": w.log_group}],
         "ListTagsLogGroup": [{"logGroupName": "/boto/one"}],
         "DescribeLogStreams": [{"logGroupName": "/boto/one"}],
+        "GetLogEvents": [{"logGroupName": "/boto/one", "logStreamName": "stream"}],
+        "FilterLogEvents": [{"logGroupName": "/boto/one"}],
     }
 
 
@@ -140,6 +189,7 @@ def events(w):
         "ListRuleNamesByTarget": [{"TargetArn": w.queue_arn}],
         "ListTagsForResource": [{"ResourceARN": w.event_rule}],
         "DescribeEventBus": [{}],
+        "TestEventPattern": [{"EventPattern": '{"source": ["aws.ec2"]}', "Event": EVENT}],
         "ListEventBuses": [{}],
     }
 
