@@ -57,12 +57,19 @@ fn own_issuer(url: &str) -> Option<&str> {
 pub fn get_provider(ask: &mut Ask) -> Answer<Value> {
     let provider = find::<OidcProvider>(ask)?;
     Ok(json!({
-        "Url": provider.url,
+        "Url": shown_url(&provider.url),
         "ClientIDList": provider.client_ids,
         "ThumbprintList": provider.thumbprints,
         "CreateDate": date(provider.created),
         "Tags": shown_tags(&provider.tags),
     }))
+}
+
+/// Without the scheme, as IAM shows it. A host with a port, which only the sandbox's own issuers have, keeps it: Terraform's provider
+/// cannot read such an address otherwise, and would replace the object at each apply.
+fn shown_url(url: &str) -> String {
+    let host = url.split('/').next().unwrap_or_default();
+    if host.contains(':') { format!("https://{url}") } else { url.to_owned() }
 }
 
 pub fn list(ask: &mut Ask) -> Answer<Value> {
