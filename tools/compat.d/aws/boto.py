@@ -145,7 +145,9 @@ def paginators(play, sandbox, made):
             ec2.create_security_group(**vpc, GroupName=f"page-{number}", Description="page")
             ec2.create_route_table(**vpc)
             logs.create_log_group(logGroupName=f"/boto/page-{number}")
-        sandbox.client("eks").create_access_entry(clusterName="boto", principalArn=made.node_role, type="STANDARD")
+        sandbox.client("eks").create_access_entry(clusterName="boto", principalArn=made.cluster_role)
+        logging = {"clusterLogging": [{"types": ["audit"], "enabled": True}]}
+        sandbox.client("eks").update_cluster_config(name="boto", logging=logging)
 
     for service, name, inputs, member, size in PAGED:
 

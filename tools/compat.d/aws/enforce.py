@@ -106,7 +106,7 @@ def signatures(play, file):
         @play.step("presigned GetCallerIdentity, as tokens of clusters hold it")
         def _():
             sts = sandbox.client("sts", **ADMIN)
-            status, text = get(sts.generate_presigned_url("get_caller_identity", ExpiresIn=60))
+            status, text = get(sts.generate_presigned_url("get_caller_identity", ExpiresIn=60, HttpMethod="GET"))
             want(status == 200 and ":user/admin" in text, f"{status} {text}")
 
 

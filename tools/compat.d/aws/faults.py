@@ -122,7 +122,7 @@ def doubles_of_boto(play):
                 {"LaunchTemplateName": "double", "LaunchTemplateData": {"InstanceType": "m6i.large"}, "ClientToken": "token-1"}, "launch_template",
             ),
             "eks/CreateCluster": (
-                "eks", "create_cluster", {"name": "double", "roleArn": "cluster_role", "resourcesVpcConfig": {"subnetIds": "subnets"}}, "cluster",
+                "eks", "create_cluster", {"name": "double", "roleArn": "cluster_role", "resourcesVpcConfig": {"subnetIds": "subnets"}, "accessConfig": {"authenticationMode": "API"}}, "cluster",
             ),
             "eks/CreateNodegroup": (
                 "eks", "create_nodegroup",
