@@ -235,7 +235,7 @@ pub fn cannot_start(error: &SandboxError) -> Failure {
         SandboxError::KubePrograms { .. } => {
             failure.help("Berth's repository builds them into one folder:   tools/peers/build kubernetes")
         }
-        SandboxError::State { .. } | SandboxError::Tls(_) => failure,
+        SandboxError::Option { .. } | SandboxError::State { .. } | SandboxError::Tls(_) => failure,
     }
 }
 

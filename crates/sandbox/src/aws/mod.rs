@@ -30,7 +30,8 @@ mod tests;
 mod tokens;
 mod wire;
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
 
 use hyper::Method;
 
@@ -130,12 +131,20 @@ pub struct Aws {
     credentials: Option<Credentials>,
     /// Whether IAM policies decide.
     enforce: bool,
+    /// Keys of no known secret that turned out to be their own.
+    keys_as_secrets: Mutex<BTreeSet<String>>,
 }
 
 impl Aws {
     fn new(world: Arc<World>, kube: Arc<KubeServer>, options: &CloudOptions) -> Result<Aws, String> {
         let credentials = options.get("credentials").map(|file| Credentials::read(file.as_ref())).transpose()?;
-        Ok(Aws { world, kube, credentials, enforce: options.contains_key("enforce") })
+        Ok(Aws {
+            world,
+            kube,
+            credentials,
+            enforce: options.contains_key("enforce"),
+            keys_as_secrets: Mutex::default(),
+        })
     }
 }
 

@@ -35,6 +35,7 @@ pub trait TaggedService: Sync {
 
 /// IAM's are not among them, as in AWS.
 static SERVICES: &[&dyn TaggedService] = &[
+    &super::ec2::Ec2Tags,
     &super::eks::EksTags,
     &super::events::EventTags,
     &super::kms::KmsTags,

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::filter::{Filter, one, some};
 use super::network_interface::NetworkInterface;
-use super::resource::{Common, Cx, Names, Resource, absent, done, kept, limit, select_ids, shown};
+use super::resource::{Common, Cx, Names, Resource, done, kept, limit, select_ids, shown};
 use super::{Tables, cidr};
 use crate::aws::ask::Ask;
 use crate::aws::errors::{Answer, AwsError, fail};
@@ -181,7 +181,7 @@ pub fn associate(ask: &mut Ask) -> Answer<Value> {
         (Some(interface), _) => cx.require::<NetworkInterface>(interface)?,
         (None, Some(instance)) => match cx.store.network_interfaces.first(&format!("instance:{instance}")) {
             Some(interface) => interface,
-            None => return Err(absent::<super::instance::Instance>(instance)),
+            None => return Err(super::instance::absent(instance)),
         },
         (None, None) => {
             return fail("MissingParameter", "Either instance ID or network interface id must be specified");

@@ -105,7 +105,10 @@ fn show_data(data: &Value, inside: &str) -> Value {
             (_, name, true) => format!("{}Set", lower_first(name)),
             (_, name, false) => lower_first(name),
         };
-        (shown, show_data(value, name))
+        let value = show_data(value, name);
+        // The one list whose items have a name of their own.
+        let value = if shown == "groupSet" { json!({"#groupId": value}) } else { value };
+        (shown, value)
     };
     Value::Object(members.iter().map(member).collect::<Map<_, _>>())
 }

@@ -7,9 +7,9 @@ mod dhcp_options;
 mod endpoint;
 mod endpoint_service;
 mod filter;
-pub mod image;
-pub mod instance;
-pub mod instance_type;
+mod image;
+mod instance;
+mod instance_type;
 mod internet_gateway;
 mod key_pair;
 pub mod launch_template;
@@ -31,9 +31,12 @@ mod tags;
 mod tests;
 pub mod vpc;
 
+use super::Store;
 use super::ask::{Ask, Tags};
-use super::errors::{Answer, fail_with};
+use super::errors::{Answer, fail, fail_with};
+use super::tagging::TaggedService;
 use super::wire::{Action, Protocol, Service};
+use crate::clock::SimTime;
 use resource::{Cx, describe};
 
 super::tables::tables! {
@@ -52,12 +55,11 @@ super::tables::tables! {
     endpoints: endpoint::Endpoint,
     network_interfaces: network_interface::NetworkInterface,
     launch_templates: launch_template::LaunchTemplate,
-    instances: instance::Instance,
     key_pairs: key_pair::KeyPair,
 }
 
 impl Tables {
-    fn tagged(&self) -> [&dyn tags::Tagged; 16] {
+    fn tagged(&self) -> [&dyn tags::Tagged; 15] {
         [
             &self.vpcs,
             &self.subnets,
@@ -73,13 +75,12 @@ impl Tables {
             &self.endpoints,
             &self.network_interfaces,
             &self.launch_templates,
-            &self.instances,
             &self.key_pairs,
         ]
     }
 
     /// In the same order.
-    fn tagged_mut(&mut self) -> [&mut dyn tags::Tagged; 16] {
+    fn tagged_mut(&mut self) -> [&mut dyn tags::Tagged; 15] {
         [
             &mut self.vpcs,
             &mut self.subnets,
@@ -95,40 +96,46 @@ impl Tables {
             &mut self.endpoints,
             &mut self.network_interfaces,
             &mut self.launch_templates,
-            &mut self.instances,
             &mut self.key_pairs,
         ]
     }
 }
 
-/// Every object of the region that has tags: its ARN and the tags, for the tagging API.
-pub fn tagged_objects(ask: &Ask) -> Vec<(String, Tags)> {
-    let (cx, mut found) = (Cx::of(ask), Vec::new());
-    for table in cx.store.tagged() {
-        table.each(&cx, &mut |object| {
-            if !object.tags.is_empty() {
-                found.push((object.arn, object.tags.clone()));
-            }
-        });
-    }
-    found
-}
+/// EC2's part of the tagging API.
+pub struct Ec2Tags;
 
-/// Changes the tags of the object with this ARN; false where there is none.
-pub fn change_tags(ask: &mut Ask, arn: &str, change: &mut dyn FnMut(&mut Tags)) -> bool {
-    let Some((_, id)) = arn.rsplit_once('/') else { return false };
-    let cx = Cx::of(ask);
-    let Some(at) = cx.store.tagged().iter().position(|table| table.tags(&cx, id).is_some()) else { return false };
-    if let Some(table) = ask.store().ec2.tagged_mut().into_iter().nth(at) {
-        table.change(id, change);
+impl TaggedService for Ec2Tags {
+    fn list(&self, store: &Store, region: &str, account: &str) -> Vec<(String, Tags)> {
+        let cx = Cx { now: SimTime(0), region, account, store: &store.ec2 };
+        let mut found = Vec::new();
+        for table in store.ec2.tagged() {
+            table.each(&cx, &mut |object| {
+                if !object.tags.is_empty() {
+                    found.push((object.arn, object.tags.clone()));
+                }
+            });
+        }
+        found
     }
-    true
+
+    fn change(&self, store: &mut Store, arn: &str, change: &dyn Fn(&mut Tags)) -> bool {
+        let parts: Vec<&str> = arn.splitn(6, ':').collect();
+        let [_, _, "ec2", region, account, resource] = parts.as_slice() else { return false };
+        let Some((_, id)) = resource.split_once('/') else { return false };
+        let cx = Cx { now: SimTime(0), region, account, store: &store.ec2 };
+        let at = store.ec2.tagged().iter().position(|table| table.tags(&cx, id).is_some());
+        let table = at.and_then(|at| store.ec2.tagged_mut().into_iter().nth(at));
+        table.map(|table| table.change(id, &mut |tags| change(tags))).is_some()
+    }
 }
 
 /// Before every action: the region has what an account finds in it, and a dry run ends here.
 pub fn before(ask: &mut Ask) -> Answer<()> {
     let (region, now) = (ask.region, ask.now());
     default_vpc::ensure(&mut ask.store().ec2, region, now);
+    if ask.input.at("Filter").is_some_and(|filters| !filters.is_array()) {
+        return fail("InvalidParameterValue", "Filters are numbered from 1, and each has a name and values");
+    }
     match ask.input.flag("DryRun") {
         Some(true) => fail_with(412, "DryRunOperation", "Request would have succeeded, but DryRun flag is set."),
         _ => Ok(()),
@@ -256,7 +263,6 @@ const ACTIONS: &[Action] = &[
     change("DeleteLaunchTemplateVersions", launch_template::delete_versions),
     read("DescribeInstances", instance::describe),
     read("DescribeInstanceStatus", instance::describe_status),
-    change("TerminateInstances", instance::terminate),
     read("DescribeInstanceTypes", instance_type::describe),
     read("DescribeInstanceTypeOfferings", instance_type::describe_offerings),
     read("DescribeImages", image::describe),

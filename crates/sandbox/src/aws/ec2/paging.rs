@@ -13,7 +13,7 @@ pub const FROM_ONE: (usize, usize) = (1, 200);
 pub fn page<T>(input: &Input, rows: Vec<T>, (least, most): (usize, usize)) -> Answer<(Vec<T>, Option<String>)> {
     let size = match input.int("MaxResults") {
         None => most,
-        Some(n) if n >= 0 && (n as usize) < least || n < 0 => {
+        Some(n) if n < least as i64 => {
             let message = format!(
                 "Value ( {n} ) for parameter maxResults is invalid. Expecting a value greater than or equal to {least}."
             );

@@ -9,7 +9,7 @@ use super::nat_gateway::NatGateway;
 use super::network_interface::NetworkInterface;
 use super::resource::{Cx, done, limit, named};
 use super::route_table::{Destination, Route, RouteTable, Target};
-use super::{cidr, instance, prefix_list, resource};
+use super::{cidr, instance, prefix_list};
 use crate::aws::ask::Ask;
 use crate::aws::errors::{Answer, AwsError, fail};
 
@@ -66,7 +66,7 @@ fn target(ask: &Ask, table: &RouteTable) -> Answer<Target> {
     }
     if let Some(id) = ask.input.text("InstanceId") {
         let interface = cx.store.network_interfaces.first(&format!("instance:{id}"));
-        let interface = interface.ok_or_else(|| resource::absent::<instance::Instance>(id))?;
+        let interface = interface.ok_or_else(|| instance::absent(id))?;
         own(Some(&interface.vpc), id, "instance")?;
         return Ok(Target::Interface(interface.common.id.clone()));
     }

@@ -15,6 +15,7 @@ mod identity_provider;
 mod insights;
 mod instance_types;
 mod login;
+mod machines;
 mod network;
 mod node_group;
 mod node_group_calls;
@@ -25,6 +26,8 @@ mod roles;
 mod route;
 mod spec;
 mod tags;
+#[cfg(test)]
+mod tests;
 mod token;
 mod updates;
 mod versions;
@@ -39,6 +42,7 @@ use crate::clock::SimTime;
 use cluster::Cluster;
 use errors::About;
 pub use login::{authenticate, cluster_of};
+pub use machines::{Machine, machines};
 pub use tags::EksTags;
 pub use view::cluster_view;
 

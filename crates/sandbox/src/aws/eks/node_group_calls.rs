@@ -1,21 +1,16 @@
 //! Creating, showing and deleting node groups.
 
-use std::collections::HashSet;
-use std::net::Ipv4Addr;
-
-use rand::Rng;
 use serde_json::{Map, Value, json};
 
 use super::cluster::Cluster;
 use super::errors::About;
-use super::network::Subnet;
+use super::network::{self, Subnet};
 use super::node_group::{Node, NodeGroup};
 use super::node_group_checks as checks;
 use super::spec::Spec;
 use super::{access_entry, cluster_checks, find, find_running, page, roles, versions};
 use crate::aws::ask::{Ask, Input};
 use crate::aws::errors::Answer;
-use crate::aws::ids;
 use crate::clock::SimTime;
 use crate::world::new_id;
 
@@ -68,7 +63,10 @@ pub fn create(ask: &mut Ask) -> Answer<Value> {
         group.active_at = ask.in_seconds(900, 1500);
     } else {
         let count = desired as usize;
-        group.nodes = launch(ask, &cluster, &subnets, count, &version, (60, 90), (30, 110));
+        let (there, joins) = ((60, 90), (30, 110));
+        let version = version.as_str();
+        let wanted = Machines { cluster: &cluster, group: &group, subnets: &subnets, count, version, there, joins };
+        group.nodes = launch(ask, wanted);
         let ready = group.nodes.iter().map(|node| node.ready_at).max();
         let empty = ask.in_seconds(90, 120);
         group.active_at = ready.unwrap_or(empty);
@@ -142,45 +140,36 @@ fn members(ask: &Ask, cluster: &Cluster, about: About) -> Answer<(Map<String, Va
     Ok((members, types.first().cloned().unwrap_or_default(), subnets))
 }
 
-/// Machines in turn over the subnets: there after `there` seconds, ready after `joins` more.
-pub fn launch(
-    ask: &mut Ask,
-    cluster: &Cluster,
-    subnets: &[Subnet],
-    count: usize,
-    version: &str,
-    there: (u32, u32),
-    joins: (u32, u32),
-) -> Vec<Node> {
-    let groups = ask.state.store.eks.node_groups.find(&format!("cluster:{}", cluster.id));
-    let mut taken: HashSet<Ipv4Addr> = groups.flat_map(|group| &group.nodes).map(|node| node.address).collect();
-    let mut nodes = Vec::with_capacity(count);
-    for number in 0..count {
-        let Some(subnet) = subnets.get(number % subnets.len().max(1)) else { break };
-        let Some(address) = free_address(ask, subnet, &taken) else { continue };
-        taken.insert(address);
-        let created_at = ask.in_seconds(there.0, there.1);
-        let ready_at = created_at.plus_ms(ask.state.dice.seconds(joins.0, joins.1));
+/// Machines to launch: in turn over the subnets, there after `there` seconds, ready after `joins` more.
+pub struct Machines<'a> {
+    pub cluster: &'a Cluster,
+    pub group: &'a NodeGroup,
+    pub subnets: &'a [Subnet],
+    pub count: usize,
+    pub version: &'a str,
+    pub there: (u32, u32),
+    pub joins: (u32, u32),
+}
+
+/// Launches machines. Where a subnet has no address left, there are fewer.
+pub fn launch(ask: &mut Ask, wanted: Machines) -> Vec<Node> {
+    let mut nodes = Vec::with_capacity(wanted.count);
+    for number in 0..wanted.count {
+        let Some(subnet) = wanted.subnets.get(number % wanted.subnets.len().max(1)) else { break };
+        let created_at = ask.in_seconds(wanted.there.0, wanted.there.1);
+        let ready_at = created_at.plus_ms(ask.state.dice.seconds(wanted.joins.0, wanted.joins.1));
+        let Some((id, address)) = network::launch_instance(ask, &wanted, subnet, created_at) else { continue };
         nodes.push(Node {
-            id: ids::new("i"),
+            id,
             address,
             zone: subnet.zone.clone(),
-            version: version.to_owned(),
+            version: wanted.version.to_owned(),
             created_at,
             ready_at,
             gone_at: None,
         });
     }
     nodes
-}
-
-fn free_address(ask: &mut Ask, subnet: &Subnet, taken: &HashSet<Ipv4Addr>) -> Option<Ipv4Addr> {
-    let net: ipnet::Ipv4Net = subnet.cidr.parse().ok()?;
-    let (first, last) = (u32::from(net.network()), u32::from(net.broadcast()));
-    // AWS keeps the first four addresses and the last one.
-    let (from, to) = (first.checked_add(4)?, last.checked_sub(1)?);
-    let start = (from <= to).then(|| ask.state.dice.rng().random_range(from..=to))?;
-    (start..=to).chain(from..start).map(Ipv4Addr::from).find(|address| !taken.contains(address))
 }
 
 pub fn describe(ask: &mut Ask) -> Answer<Value> {
@@ -212,6 +201,9 @@ pub fn delete(ask: &mut Ask) -> Answer<Value> {
             return Err(about.in_use(message));
         }
         let (gone_at, drained) = (ask.in_seconds(180, 480), ask.in_seconds(60, 150));
+        for node in &group.nodes {
+            network::end_instance(ask, &node.id, drained.min(gone_at));
+        }
         ask.store().eks.node_groups.update(&group.id, |group| {
             group.gone_at = Some(gone_at);
             group.modified_at = now;

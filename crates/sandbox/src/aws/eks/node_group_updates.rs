@@ -6,7 +6,7 @@ use super::cluster::Cluster;
 use super::errors::About;
 use super::network::{self, Subnet};
 use super::node_group::NodeGroup;
-use super::node_group_calls::{find_in, launch};
+use super::node_group_calls::{Machines, find_in, launch};
 use super::updates::{self, Begin, Of};
 use super::{find_staying, node_group_checks as checks, versions};
 use crate::aws::ask::{Ask, Input, Tags};
@@ -77,16 +77,22 @@ pub fn config(ask: &mut Ask) -> Answer<Value> {
         0 => Vec::new(),
         more => {
             let (subnets, version) = (subnets_of(ask, &group), group.spec.text("version", now).to_owned());
-            launch(ask, &cluster, &subnets, more, &version, (30, 50), (10, 30))
+            let (there, joins, version) = ((30, 50), (10, 30), version.as_str());
+            let (cluster, group, subnets) = (&cluster, &group, subnets.as_slice());
+            launch(ask, Machines { cluster, group, subnets, count: more, version, there, joins })
         }
     };
     let drained = ask.in_seconds(20, 40);
+    // The youngest leave.
+    let staying = group.nodes.iter().rev().filter(|node| node.gone_at.is_none());
+    let ended: Vec<String> = staying.take(before.saturating_sub(wanted)).map(|node| node.id.clone()).collect();
+    ended.iter().for_each(|id| network::end_instance(ask, id, drained));
     ask.store().eks.node_groups.update(&group.id, |group| {
         group.spec.update(now, &id, at, members);
         group.modified_at = now;
         group.nodes.retain(|node| node.gone_at.is_none_or(|at| at > now));
-        let leaving = group.nodes.iter_mut().rev().filter(|node| node.gone_at.is_none());
-        leaving.take(before.saturating_sub(wanted)).for_each(|node| node.gone_at = Some(drained));
+        let leaving = group.nodes.iter_mut().filter(|node| ended.contains(&node.id));
+        leaving.for_each(|node| node.gone_at = Some(drained));
         group.nodes.extend(new);
     });
     Ok(json!({"update": shown}))
@@ -184,12 +190,17 @@ fn replace_nodes(ask: &mut Ask, cluster: &Cluster, group: &NodeGroup, version: &
     let now = ask.now();
     let count = group.nodes.iter().filter(|node| node.gone_at.is_none()).count();
     let subnets = subnets_of(ask, group);
-    let mut new = launch(ask, cluster, &subnets, count, version, (0, 0), (0, 0));
+    let (there, joins, subnets) = ((0, 0), (0, 0), subnets.as_slice());
+    let mut new = launch(ask, Machines { cluster, group, subnets, count, version, there, joins });
     let span = at.0.saturating_sub(now.0);
     let step = |number: usize| now.plus_ms(span * (number as i64 + 1) / (count as i64 + 1));
     for (number, node) in new.iter_mut().enumerate() {
         node.created_at = now.plus_ms(span * number as i64 / (count as i64 + 1));
         node.ready_at = step(number);
+    }
+    let old = group.nodes.iter().filter(|node| node.gone_at.is_none());
+    for (number, node) in old.enumerate() {
+        network::end_instance(ask, &node.id, step(number));
     }
     ask.store().eks.node_groups.update(&group.id, |group| {
         group.nodes.retain(|node| node.gone_at.is_none_or(|at| at > now));

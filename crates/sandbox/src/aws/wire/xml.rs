@@ -1,4 +1,5 @@
-//! Trees as XML. In an object, `@name` is an attribute and `#text` the text of an element; nulls are left out.
+//! Trees as XML. In an object, `@name` is an attribute, `#text` the text of an element, and `#name` a list whose items have that
+//! name whatever the protocol says; nulls are left out.
 
 use serde_json::Value;
 
@@ -50,6 +51,7 @@ pub fn members(out: &mut String, value: &Value, lists: Lists) {
     for (key, value) in map.iter().filter(|(key, _)| !key.starts_with('@')) {
         match key.as_str() {
             "#text" => scalar(out, value),
+            key if key.starts_with('#') => element(out, &key[1..], value, Lists::Flat),
             // A map, whose entries are elements of their own and no list.
             "#entries" => value.as_array().into_iter().flatten().for_each(|entry| element(out, "entry", entry, lists)),
             key => element(out, key, value, lists),
@@ -125,6 +127,9 @@ mod tests {
             "<R><a><member><b>1</b></member><member><b>true</b></member></a><t>&lt;&amp;&gt;</t></R>"
         );
         assert_eq!(written(Lists::Flat), "<R><a><b>1</b></a><a><b>true</b></a><t>&lt;&amp;&gt;</t></R>");
+        let mut out = String::new();
+        element(&mut out, "groupSet", &json!({"#groupId": ["a", "b"]}), Lists::Item);
+        assert_eq!(out, "<groupSet><groupId>a</groupId><groupId>b</groupId></groupSet>");
         let mut out = String::new();
         element(&mut out, "G", &json!({"@xsi:type": "User", "#text": "x"}), Lists::Flat);
         assert_eq!(out, "<G xsi:type=\"User\">x</G>");

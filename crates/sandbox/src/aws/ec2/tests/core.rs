@@ -33,6 +33,7 @@ async fn unknown_actions_filters_and_ids_are_refused_by_name() {
         ("DescribeInstanceTypes", "InstanceType.1=z9.large", "InvalidInstanceType"),
         ("DescribeVpcEndpointServices", "ServiceName.1=com.amazonaws.mars.s3", "InvalidServiceName"),
         ("DescribeVpcs", "Filter.1.Name=colour Filter.1.Value.1=red", "InvalidParameterValue"),
+        ("DescribeVpcs", "Filter.x.Name=vpc-id", "InvalidParameterValue"),
         ("DescribeVpcs", "MaxResults=2", "InvalidParameterValue"),
         ("DescribeVpcs", "NextToken=xyz", "InvalidNextToken"),
         ("CreateTags", "ResourceId.1=vpc-0123 Tag.1.Key=a", "InvalidVpcID.NotFound"),
