@@ -4,15 +4,14 @@ use std::net::Ipv4Addr;
 
 use serde_json::Value;
 
-use super::instance_types;
 use super::node_group_calls::Machines;
-use crate::aws::ask::{Ask, Tags};
-use crate::aws::ec2::instance::{self, Launch};
+use crate::aws::ask::Ask;
 use crate::aws::ec2::network_interface::{self, Attachment, NewInterface};
 use crate::aws::ec2::resource::{Common, Cx};
 use crate::aws::ec2::security_group::{self, SecurityGroup};
 use crate::aws::ec2::vpc::Vpc;
-use crate::aws::ec2::{image, launch_template, subnet};
+use crate::aws::ec2::{launch_template, subnet};
+use crate::aws::ids;
 use crate::clock::SimTime;
 
 /// What EKS needs to know of a subnet.
@@ -128,43 +127,28 @@ pub fn launch_template(
     })
 }
 
-/// Starts a machine of a node group: its id and address.
-pub fn launch_instance(
-    ask: &mut Ask,
-    wanted: &Machines,
-    subnet: &Subnet,
-    running_at: SimTime,
-) -> Option<(String, Ipv4Addr)> {
-    let (cluster, group, now) = (wanted.cluster, wanted.group, ask.now());
-    let tags = Tags::from([
-        ("Name".into(), group.autoscaling_group()),
-        ("aws:autoscaling:groupName".into(), group.autoscaling_group()),
-        ("eks:cluster-name".into(), cluster.name.clone()),
-        ("eks:nodegroup-name".into(), group.name.clone()),
-        (format!("kubernetes.io/cluster/{}", cluster.name), "owned".into()),
-        (format!("k8s.io/cluster-autoscaler/{}", cluster.name), "owned".into()),
-        ("k8s.io/cluster-autoscaler/enabled".into(), "true".into()),
-    ]);
-    let own = &cluster.spec.get("resourcesVpcConfig", now)["clusterSecurityGroupId"];
-    let arm = instance_types::find(&group.instance_type).is_some_and(|found| found.arm);
-    let launch = Launch {
-        instance_type: group.instance_type.clone(),
-        image: image::of_node(ask.region, wanted.version, if arm { "arm64" } else { "x86_64" }),
-        subnet: subnet.id.clone(),
+/// Starts a machine of a node group, with an interface in its subnet: its id and address.
+pub fn launch_instance(ask: &mut Ask, wanted: &Machines, subnet: &Subnet) -> Option<(String, Ipv4Addr)> {
+    let (id, now, account) = (ids::new("i"), ask.now(), ask.account.to_owned());
+    let own = &wanted.cluster.spec.get("resourcesVpcConfig", now)["clusterSecurityGroupId"];
+    let new = NewInterface {
         groups: own.as_str().map(str::to_owned).into_iter().collect(),
-        tags,
-        spot: group.spec.text("capacityType", now) == "SPOT",
-        ..Launch::default()
+        attachment: Some(Attachment::new(Some(id.clone()), &account, 0)),
+        ..NewInterface::default()
     };
-    let account = ask.account.to_owned();
     let ec2 = &mut ask.store().ec2;
-    let id = instance::launch(ec2, launch, &account, now, running_at).ok()?;
-    let address = ec2.instances.get(&id)?.private_ip.parse().ok()?;
+    let interface = network_interface::add(ec2, &subnet.id, new, now).ok()?;
+    ec2.network_interfaces.update(&interface, |interface| interface.common.default = true);
+    let address = ec2.network_interfaces.get(&interface)?.private_ip.parse().ok()?;
     Some((id, address))
 }
 
-/// Ends a machine, all done at `at`.
+/// Ends a machine: its interface is there until `at`.
 pub fn end_instance(ask: &mut Ask, id: &str, at: SimTime) {
-    let now = ask.now();
-    instance::end(&mut ask.store().ec2, id, now, at);
+    let ec2 = &mut ask.store().ec2;
+    let interfaces = ec2.network_interfaces.find(&format!("instance:{id}"));
+    let ids: Vec<String> = interfaces.map(|interface| interface.common.id.clone()).collect();
+    for id in ids {
+        ec2.network_interfaces.update(&id, |interface| interface.common.gone_at = Some(at));
+    }
 }

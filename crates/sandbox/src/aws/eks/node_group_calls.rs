@@ -158,7 +158,7 @@ pub fn launch(ask: &mut Ask, wanted: Machines) -> Vec<Node> {
         let Some(subnet) = wanted.subnets.get(number % wanted.subnets.len().max(1)) else { break };
         let created_at = ask.in_seconds(wanted.there.0, wanted.there.1);
         let ready_at = created_at.plus_ms(ask.state.dice.seconds(wanted.joins.0, wanted.joins.1));
-        let Some((id, address)) = network::launch_instance(ask, &wanted, subnet, created_at) else { continue };
+        let Some((id, address)) = network::launch_instance(ask, &wanted, subnet) else { continue };
         nodes.push(Node {
             id,
             address,
