@@ -249,15 +249,6 @@ pub fn arn_of(ask: &Ask, id: &str) -> Option<String> {
     find(ask, id).ok().map(|found| found.key.arn)
 }
 
-/// The key that an id means, for services that encrypt with it; its ARN.
-pub fn usable(ask: &Ask, id: &str) -> Answer<String> {
-    let Found { key, .. } = find(ask, id)?;
-    match key.state() {
-        "Enabled" => Ok(key.arn),
-        state => fail("KMSInvalidStateException", format!("{} is {state}", key.arn)),
-    }
-}
-
 pub fn policy_of(store: &Store, arn: &str) -> Option<String> {
     store.kms.keys.first(&format!("arn:{arn}")).map(|key| key.policy.clone())
 }
