@@ -127,7 +127,7 @@ impl RealClusters {
     ) -> Answer<Given> {
         if proxy::wants_upgrade(head) {
             return Err(status::bad_request(
-                "the sandbox runs no containers: there is nothing to exec, attach or forward to",
+                "exec, attach and port-forward are not possible: the containers of a sandbox cluster are simulated, and nothing runs in them",
             ));
         }
         let forwarded = async { proxy::forward(&self.api(view).await?, head, &target(head), caller, body).await };
