@@ -267,7 +267,16 @@ pub struct NodeView {
     pub labels: BTreeMap<String, String>,
     pub taints: Vec<TaintView>,
     pub capacity: NodeCapacity,
+    /// Where the cloud says it.
+    pub machine: Option<MachineView>,
     pub created: SimTime,
+}
+
+/// The machine behind a node: as its cloud names it inside a cluster, and its address there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MachineView {
+    pub provider_id: String,
+    pub address: std::net::Ipv4Addr,
 }
 
 /// What a node has, and how much of it is kept from pods.

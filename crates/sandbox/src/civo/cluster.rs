@@ -163,6 +163,7 @@ impl Cluster {
                 size: pool.size.clone(),
                 labels,
                 taints: pool.taints.iter().map(taint).collect(),
+                machine: None,
                 capacity: catalog::node_capacity(&pool.size),
                 created: node.created_at,
             }

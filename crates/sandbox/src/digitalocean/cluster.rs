@@ -155,6 +155,7 @@ pub fn view(store: &Store, id: &str, now: SimTime) -> Option<ClusterView> {
                 size: pool.size.clone(),
                 labels,
                 taints: taints.clone(),
+                machine: None,
                 capacity: catalog::node_capacity(&pool.size),
                 created: node.created,
             });

@@ -7,7 +7,7 @@ use super::node_group::{Node, NodeGroup};
 use super::versions;
 use crate::aws::{CLOUD, Store};
 use crate::clock::SimTime;
-use crate::world::{ClusterView, NodeCapacity, NodeView, TaintView};
+use crate::world::{ClusterView, MachineView, NodeCapacity, NodeView, TaintView};
 
 pub fn has_ready_node(store: &Store, cluster: &str, now: SimTime) -> bool {
     let groups = store.eks.node_groups.find(&format!("cluster:{cluster}"));
@@ -70,6 +70,7 @@ fn node_view(group: &NodeGroup, node: &Node, now: SimTime) -> NodeView {
         labels,
         taints: group.spec.get("taints", now).as_array().into_iter().flatten().map(taint).collect(),
         capacity: capacity(&group.instance_type),
+        machine: Some(MachineView { provider_id: format!("aws:///{}/{}", node.zone, node.id), address: node.address }),
         created: node.created_at,
     }
 }

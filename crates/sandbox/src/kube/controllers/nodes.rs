@@ -111,7 +111,8 @@ fn taints(object: &mut Value, node: &NodeView, old: Option<&NodeView>) {
 
 /// What the cloud declares of a node that is new: its labels and its pool's taints.
 pub fn declared(view: &ClusterView, node: &NodeView) -> Value {
-    let provider = format!("{}://{}", view.cloud, node.name);
+    let named = || format!("{}://{}", view.cloud, node.name);
+    let provider = node.machine.as_ref().map_or_else(named, |machine| machine.provider_id.clone());
     let mut body =
         json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node.name}, "spec": {"providerID": provider}});
     labels(&mut body, node, None);
@@ -135,7 +136,8 @@ pub fn report(object: &mut Value, view: &ClusterView, node: &NodeView, number: u
         made
     };
     let known = old["addresses"].as_array().and_then(|list| list.iter().find(|one| one["type"] == "InternalIP"));
-    let address = known.map_or_else(
+    let given = node.machine.as_ref().map(|machine| json!({"address": machine.address}));
+    let address = given.as_ref().or(known).map_or_else(
         || json!(format!("192.168.{}.{}", 1 + number / 250 % 250, 2 + number % 250)),
         |one| one["address"].clone(),
     );

@@ -27,6 +27,7 @@ impl Cluster {
             size: "size".into(),
             labels: [("zone".to_owned(), format!("z{number}"))].into(),
             taints: Vec::new(),
+            machine: None,
             capacity: NodeCapacity::default(),
             created: start,
         };
