@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::errors::{Answer, AwsError};
 use super::principal::Principal;
-use super::{State, Store, ids};
+use super::{State, Store};
 use crate::clock::SimTime;
 use crate::http::{Call, Effects};
 use crate::kube::KubeServer;
@@ -60,11 +60,6 @@ impl Ask<'_, '_> {
     /// A moment in so many simulated seconds, picked from the range; now in an instant world.
     pub fn in_seconds(&mut self, from: u32, to: u32) -> SimTime {
         self.state.now.plus_ms(self.state.dice.seconds(from, to))
-    }
-
-    /// A new id as EC2 makes them: `vpc-0` and 16 hexadecimal digits.
-    pub fn new_id(&self, prefix: &str) -> String {
-        ids::new(prefix)
     }
 
     /// `arn:aws:SERVICE:REGION:ACCOUNT:RESOURCE`

@@ -4,8 +4,8 @@ use ipnet::Ipv4Net;
 use serde_json::{Value, json};
 
 use super::filter::{Filter, Filters, one, some};
-use super::network_interface::private_dns;
-use super::resource::{Cx, time};
+use super::network_interface::{NetworkInterface, private_dns};
+use super::resource::{Cx, Resource, time};
 use super::{image, instance_type, paging, security_group, tags};
 use crate::aws::ask::Ask;
 use crate::aws::eks::{Machine, machines};
@@ -52,6 +52,21 @@ impl Instance {
         format!("r-0{}", ids::stable(&self.machine.id, 16))
     }
 
+    /// Inside an instance an interface does not say again whose it is.
+    fn show_interfaces(&self, cx: &Cx) -> Vec<Value> {
+        let show = |interface: &NetworkInterface| {
+            let mut shown = interface.show(cx);
+            if let Some(members) = shown.as_object_mut() {
+                members.retain(|name, _| !name.starts_with("availabilityZone") && !name.starts_with("requester"));
+                if let Some(attachment) = members.get_mut("attachment").and_then(Value::as_object_mut) {
+                    attachment.retain(|name, _| !name.starts_with("instance"));
+                }
+            }
+            shown
+        };
+        cx.store.network_interfaces.find(&format!("instance:{}", self.machine.id)).map(show).collect()
+    }
+
     fn show(&self, cx: &Cx) -> Value {
         let (code, state) = self.state(cx.now);
         json!({
@@ -68,7 +83,7 @@ impl Instance {
             "privateDnsName": self.private_dns(cx),
             "dnsName": "",
             "groupSet": security_group::show_names(cx, &self.groups),
-            "networkInterfaceSet": [],
+            "networkInterfaceSet": self.show_interfaces(cx),
             "instanceLifecycle": self.machine.spot.then_some("spot"),
             "amiLaunchIndex": 0,
             "monitoring": {"state": "disabled"},
