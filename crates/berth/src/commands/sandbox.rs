@@ -25,7 +25,7 @@ const LOG_TAIL: u64 = 4096;
 /// Serve simulated clouds on this machine
 #[derive(clap::Args, Debug)]
 #[command(
-    before_help = "Examples:\n  berth sandbox --speed 60\n  berth sandbox --background --speed max\n  berth sandbox --kube-bin ~/kubernetes/bin"
+    before_help = "Examples:\n  berth sandbox --speed 60\n  berth sandbox --background --speed max"
 )]
 pub struct Args {
     #[command(flatten)]
