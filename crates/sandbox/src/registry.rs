@@ -71,6 +71,9 @@ impl ClusterTraits {
         ClusterTraits { system_objects: |_| Vec::new(), load_balancers: LoadBalancers::Addresses, node_os: "Linux" };
 }
 
+/// A cloud's API, on these objects and with these options.
+pub type MakeApi = fn(Arc<World>, Arc<KubeServer>, &CloudOptions) -> Result<Arc<dyn Cloud>, String>;
+
 /// What the sandbox knows of one cloud.
 pub struct SimulatedCloud {
     pub name: CloudName,
@@ -81,7 +84,7 @@ pub struct SimulatedCloud {
     /// No objects yet.
     pub store: fn() -> Box<dyn CloudStore>,
     /// Answers what is wrong with the options, if anything.
-    pub api: fn(Arc<World>, Arc<KubeServer>, &CloudOptions) -> Result<Arc<dyn Cloud>, String>,
+    pub api: MakeApi,
     /// What can be asked of this cloud alone: `--NAME-OPTION`.
     pub options: &'static [CloudOption],
     /// The storage class of its clusters, and what provisions its volumes.

@@ -24,9 +24,7 @@ const LOG_TAIL: u64 = 4096;
 
 /// Serve simulated clouds on this machine
 #[derive(clap::Args, Debug)]
-#[command(
-    before_help = "Examples:\n  berth sandbox --speed 60\n  berth sandbox --background --speed max"
-)]
+#[command(before_help = "Examples:\n  berth sandbox --speed 60\n  berth sandbox --background --speed max")]
 pub struct Args {
     #[command(flatten)]
     clouds: CloudPorts,

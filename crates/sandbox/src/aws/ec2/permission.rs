@@ -202,9 +202,12 @@ fn group_named(ask: &Ask, name: &str) -> Answer<String> {
     }
 }
 
+/// Protocol and ports.
+type Ports<'a> = (&'a str, Option<i64>, Option<i64>);
+
 /// `ipPermissions`: rules with the same traffic are one item.
 pub fn show<'a>(cx: &Cx, specs: impl Iterator<Item = &'a Spec>) -> Vec<Value> {
-    let mut items: Vec<((&str, Option<i64>, Option<i64>), Vec<&Spec>)> = Vec::new();
+    let mut items: Vec<(Ports, Vec<&Spec>)> = Vec::new();
     for spec in specs {
         let traffic = (spec.protocol.as_str(), spec.from, spec.to);
         match items.iter_mut().find(|(own, _)| *own == traffic) {

@@ -86,9 +86,8 @@ fn members(ask: &Ask, name: &str) -> Answer<Map<String, Value>> {
     put("accessConfig", json!({"bootstrapClusterCreatorAdminPermissions": admin, "authenticationMode": mode}));
     put("upgradePolicy", json!({"supportType": support}));
     put("deletionProtection", json!(ask.input.flag("deletionProtection").unwrap_or(false)));
-    let encryption = ask.input.list("encryptionConfig");
-    if !encryption.is_empty() {
-        put("encryptionConfig", checks::encryption(name, &encryption)?);
+    if !ask.input.list("encryptionConfig").is_empty() {
+        put("encryptionConfig", checks::encryption(ask, name)?);
     }
     for given in ["zonalShiftConfig", "remoteNetworkConfig", "computeConfig", "storageConfig"] {
         if let Some(value) = ask.input.at(given) {

@@ -7,6 +7,7 @@ use super::network::{self, Subnet};
 use super::versions;
 use crate::aws::ask::{Ask, Input};
 use crate::aws::errors::Answer;
+use crate::aws::kms;
 
 pub const LOG_TYPES: [&str; 5] = ["api", "audit", "authenticator", "controllerManager", "scheduler"];
 const PRIVATE: [&str; 3] = ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"];
@@ -186,10 +187,11 @@ fn service_cidr(about: About, text: &str, own: &[String]) -> Answer<String> {
     if ok { Ok(text.to_owned()) } else { Err(refused()) }
 }
 
-/// Secrets alone can be encrypted, with one key.
-pub fn encryption(cluster: &str, given: &[Input]) -> Answer<Value> {
+/// Secrets alone can be encrypted, with one key that is there.
+pub fn encryption(ask: &Ask, cluster: &str) -> Answer<Value> {
     let about = About::cluster(cluster);
-    let [config] = given else {
+    let given = ask.input.list("encryptionConfig");
+    let [config] = given.as_slice() else {
         return Err(about.bad_parameter("encryptionConfig must have exactly one element"));
     };
     if config.texts("resources") != ["secrets"] {
@@ -198,6 +200,9 @@ pub fn encryption(cluster: &str, given: &[Input]) -> Answer<Value> {
     let key = config.text("provider.keyArn").unwrap_or_default();
     if !(key.starts_with("arn:aws:kms:") && (key.contains(":key/") || key.contains(":alias/"))) {
         return Err(about.bad_parameter(format!("Invalid keyArn in encryptionConfig: {key}")));
+    }
+    if kms::arn_of(ask, key).is_none() {
+        return Err(about.bad_parameter(format!("The key {key} of encryptionConfig does not exist")));
     }
     Ok(json!([{"resources": ["secrets"], "provider": {"keyArn": key}}]))
 }

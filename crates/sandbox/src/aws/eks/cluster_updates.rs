@@ -227,7 +227,7 @@ pub fn encryption(ask: &mut Ask) -> Answer<Value> {
         let message = "Encryption is already enabled for this cluster";
         return Err(About::cluster(&cluster.name).bad_parameter(message));
     }
-    let config = checks::encryption(&cluster.name, &ask.input.list("encryptionConfig"))?;
+    let config = checks::encryption(ask, &cluster.name)?;
     let params = vec![("EncryptionConfig", config.to_string())];
     let members = Map::from_iter([("encryptionConfig".to_owned(), config)]);
     Ok(updates::of_cluster(ask, &cluster, "AssociateEncryptionConfig", params, (ENCRYPTION, members)))

@@ -136,7 +136,7 @@ fn in_map(data: &Value, principal: &str) -> Option<User> {
     let (_, entry) = found.or_else(|| {
         let accounts = list("mapAccounts");
         let account = principal.split(':').nth(4)?;
-        let known = accounts.iter().any(|one| one.as_str() == Some(account) || one.to_string() == account);
+        let known = accounts.iter().any(|one| one.as_str() == Some(account) || one.as_u64() == account.parse().ok());
         known.then(|| (Value::Null, serde_json::json!({"username": canonical})))
     })?;
     let mut user = named(entry["username"].as_str().unwrap_or(principal), principal);

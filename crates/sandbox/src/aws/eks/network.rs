@@ -20,14 +20,11 @@ pub struct Subnet {
     pub id: String,
     pub vpc: String,
     pub zone: String,
-    /// Its addresses, such as `10.0.1.0/24`.
-    pub cidr: String,
 }
 
 pub fn subnet(ask: &Ask, id: &str) -> Option<Subnet> {
     let found = Cx::of(ask).get::<subnet::Subnet>(id)?;
-    let (vpc, zone, cidr) = (found.vpc.clone(), found.zone.clone(), found.cidr.clone());
-    Some(Subnet { id: id.to_owned(), vpc, zone, cidr })
+    Some(Subnet { id: id.to_owned(), vpc: found.vpc.clone(), zone: found.zone.clone() })
 }
 
 /// The addresses of a VPC, such as `10.0.0.0/16`.

@@ -65,7 +65,7 @@ pub fn create(ask: &mut Ask) -> Answer<Value> {
         let count = desired as usize;
         let (there, joins) = ((60, 90), (30, 110));
         let version = version.as_str();
-        let wanted = Machines { cluster: &cluster, group: &group, subnets: &subnets, count, version, there, joins };
+        let wanted = Machines { cluster: &cluster, subnets: &subnets, count, version, there, joins };
         group.nodes = launch(ask, wanted);
         let ready = group.nodes.iter().map(|node| node.ready_at).max();
         let empty = ask.in_seconds(90, 120);
@@ -143,7 +143,6 @@ fn members(ask: &Ask, cluster: &Cluster, about: About) -> Answer<(Map<String, Va
 /// Machines to launch: in turn over the subnets, there after `there` seconds, ready after `joins` more.
 pub struct Machines<'a> {
     pub cluster: &'a Cluster,
-    pub group: &'a NodeGroup,
     pub subnets: &'a [Subnet],
     pub count: usize,
     pub version: &'a str,

@@ -78,8 +78,8 @@ pub fn config(ask: &mut Ask) -> Answer<Value> {
         more => {
             let (subnets, version) = (subnets_of(ask, &group), group.spec.text("version", now).to_owned());
             let (there, joins, version) = ((30, 50), (10, 30), version.as_str());
-            let (cluster, group, subnets) = (&cluster, &group, subnets.as_slice());
-            launch(ask, Machines { cluster, group, subnets, count: more, version, there, joins })
+            let (cluster, subnets) = (&cluster, subnets.as_slice());
+            launch(ask, Machines { cluster, subnets, count: more, version, there, joins })
         }
     };
     let drained = ask.in_seconds(20, 40);
@@ -191,7 +191,7 @@ fn replace_nodes(ask: &mut Ask, cluster: &Cluster, group: &NodeGroup, version: &
     let count = group.nodes.iter().filter(|node| node.gone_at.is_none()).count();
     let subnets = subnets_of(ask, group);
     let (there, joins, subnets) = ((0, 0), (0, 0), subnets.as_slice());
-    let mut new = launch(ask, Machines { cluster, group, subnets, count, version, there, joins });
+    let mut new = launch(ask, Machines { cluster, subnets, count, version, there, joins });
     let span = at.0.saturating_sub(now.0);
     let step = |number: usize| now.plus_ms(span * (number as i64 + 1) / (count as i64 + 1));
     for (number, node) in new.iter_mut().enumerate() {

@@ -105,7 +105,9 @@ fn make_pods(job: &Value, own: &[&Value], tally: &Tally, wanted: usize, changes:
                 own.iter().any(|pod| {
                     phase(pod) != "Failed"
                         && pod["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"]
-                            == number.to_string()
+                            .as_str()
+                            .and_then(|index| index.parse().ok())
+                            == Some(number)
                 })
             };
             while taken(index) {
