@@ -46,6 +46,8 @@ class Cli:
     def aws(self, line, timeout=180):
         """What it prints, read as JSON where it is."""
         text = self.text(f"aws {line}", timeout)
+        if "--output text" in line:
+            return text
         try:
             return json.loads(text) if text else None
         except ValueError:
