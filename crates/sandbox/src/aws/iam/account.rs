@@ -48,7 +48,7 @@ pub fn summary(ask: &mut Ask) -> Answer<Value> {
     ];
     let entries: Vec<Value> = numbers.iter().map(|(key, value)| json!({"key": key, "value": value})).collect();
     // A map: its entries are elements of their own, not members of a list.
-    Ok(json!({"SummaryMap": {"#entries": entries}}))
+    Ok(json!({"SummaryMap": {"#entry": entries}}))
 }
 
 fn inline(grants: &Grants) -> Value {

@@ -51,9 +51,10 @@ pub fn members(out: &mut String, value: &Value, lists: Lists) {
     for (key, value) in map.iter().filter(|(key, _)| !key.starts_with('@')) {
         match key.as_str() {
             "#text" => scalar(out, value),
-            key if key.starts_with('#') => element(out, &key[1..], value, Lists::Flat),
-            // A map, whose entries are elements of their own and no list.
-            "#entries" => value.as_array().into_iter().flatten().for_each(|entry| element(out, "entry", entry, lists)),
+            // Flat by itself; what is inside the items is written as everything else.
+            key if key.starts_with('#') => {
+                value.as_array().into_iter().flatten().for_each(|item| element(out, &key[1..], item, lists));
+            }
             key => element(out, key, value, lists),
         }
     }
