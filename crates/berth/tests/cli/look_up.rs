@@ -80,7 +80,7 @@ fn sources(folder: &std::path::Path, into: &mut Vec<std::path::PathBuf>) {
 #[test]
 fn every_flag_that_is_named_is_there() {
     // Of kubectl, of curl, of cargo, and of our own tools.
-    const OTHERS: &str = "--from-file --from-literal --set --down --api-url --data-binary --fail --silent --cacert --release --bin --replicas --only";
+    const OTHERS: &str = "--from-file --from-literal --set --down --api-url --data-binary --fail --silent --cacert --release --bin --replicas --only --endpoint-url";
     let project = Folder::new();
     let mut known: std::collections::HashSet<String> = OTHERS.split(' ').map(str::to_owned).collect();
     for command in listed(&project.berth(&["--help"]).ok().stdout) {
