@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// Blocks that no test runs; each says why.
 const NOT_RUN_MAX: usize = 6;
-const LANGUAGES: [&str; 7] = ["sh", "console", "yaml", "ini", "text", "json", "promql"];
+const LANGUAGES: [&str; 8] = ["sh", "console", "yaml", "ini", "text", "json", "promql", "hcl"];
 
 #[derive(Debug)]
 struct Block {

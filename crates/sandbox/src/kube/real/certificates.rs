@@ -39,9 +39,9 @@ impl Certificates {
     pub fn make(folder: &Path, cluster_ca: &str, token_keys: &(String, String)) -> Result<Certificates, RealError> {
         let folder = folder.join("certificates");
         identity::make_private_folder(&folder).map_err(|source| files(&folder, source))?;
-        let ca = authority("berth sandbox control plane CA")?;
+        let ca = authority("sandbox control plane CA")?;
         // An authority of its own: whoever has a certificate of this one may say to be anybody.
-        let front_proxy_ca = authority("berth sandbox front proxy CA")?;
+        let front_proxy_ca = authority("sandbox front proxy CA")?;
         let (certificate, key) = issue(&front_proxy_ca, FRONT_PROXY, None, &[Usage::ClientAuth])?;
         let made = Certificates {
             front_proxy: client_config(&ca.pem(), Some((&certificate, &key)))?,
