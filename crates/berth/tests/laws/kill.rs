@@ -115,6 +115,9 @@ fn again(project: &Project, cloud: &Cloud, case: &Case, killed: &Ran) -> String 
     story
 }
 
+/// So many looks in a row at a cloud that shows the same: a busy machine may be late to act on what was sent.
+const SETTLED_LOOKS: usize = 6;
+
 /// Project and cloud after an operation that was cut short.
 type Killed = (Project, Cloud, tempfile::TempDir, Ran);
 
@@ -138,11 +141,12 @@ fn killed(ready: &Ready, to: To, hold: &str, call: u64) -> Option<Killed> {
     }
     let killed = running.kill();
     // Calls beside the held one were sent before the kill: they may still be acted on.
-    let mut before = cloud.shape();
+    let (mut before, mut same) = (cloud.shape(), 0);
     until("what was sent before the kill to be acted on", || {
         std::thread::sleep(Duration::from_millis(20));
         let last = std::mem::replace(&mut before, cloud.shape());
-        last == before
+        same = if last == before { same + 1 } else { 0 };
+        same == SETTLED_LOOKS
     });
     cloud.faults(&[]);
     until("the held call to be let go", || cloud.held() == 0);
