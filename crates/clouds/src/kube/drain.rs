@@ -4,6 +4,7 @@ use super::{Kube, Node};
 use crate::http::segment;
 use berth_engine::handler::{Class, Outcome, Trouble};
 use serde_json::{Value, json};
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 /// How far draining came within its time.
@@ -37,7 +38,8 @@ impl Drained {
 
 impl Kube {
     /// Keeps new pods off the nodes and evicts those on them, respecting disruption budgets, for as long as `limit`.
-    /// Pods of daemon sets and static pods belong to their node and stay.
+    /// Pods of daemon sets and static pods belong to their node and stay. So do pods that come after the nodes were closed: they
+    /// tolerate it, and would come back for ever.
     pub async fn drain(&self, nodes: &[Node], limit: Duration) -> Outcome<Drained> {
         let begun = Instant::now();
         for node in nodes.iter().filter(|node| !node.unschedulable) {
@@ -47,11 +49,14 @@ impl Kube {
                 _ => {}
             }
         }
+        let mut first: Option<HashSet<String>> = None;
         loop {
             let mut pods = Vec::new();
             for node in nodes {
                 pods.extend(self.movable_pods(&node.name).await?);
             }
+            let first = first.get_or_insert_with(|| pods.iter().map(|pod| pod.uid.clone()).collect());
+            pods.retain(|pod| first.contains(&pod.uid));
             if pods.is_empty() {
                 return Ok(Drained::Done);
             }
@@ -96,6 +101,7 @@ impl Kube {
 struct Pod {
     namespace: String,
     name: String,
+    uid: String,
     leaving: bool,
 }
 
@@ -115,6 +121,7 @@ fn movable(object: &Value) -> Option<Pod> {
     Some(Pod {
         namespace: metadata.get("namespace")?.as_str()?.to_owned(),
         name: metadata.get("name")?.as_str()?.to_owned(),
+        uid: metadata.get("uid").and_then(Value::as_str).unwrap_or_default().to_owned(),
         leaving: metadata.get("deletionTimestamp").is_some(),
     })
 }
@@ -142,7 +149,8 @@ mod tests {
         assert!(!pod(json!({"namespace": "a", "name": "b"}), "Succeeded"));
     }
 
-    /// A cluster with one node and two pods, of which `web` is held back by a disruption budget so many times.
+    /// A cluster with one node and two pods, of which `web` is held back by a disruption budget so many times and comes back after it
+    /// was evicted.
     async fn cluster(held_back: u64) -> (Kube, Arc<AtomicU64>) {
         let evictions = Arc::new(AtomicU64::new(0));
         let counter = evictions.clone();
@@ -155,8 +163,10 @@ mod tests {
                     ("GET", "/api/v1/pods") => {
                         assert_eq!(uri.query(), Some("fieldSelector=spec.nodeName%3Dn1&limit=500"));
                         let daemon = json!({"metadata": {"namespace": "a", "name": "daemon", "ownerReferences": [{"kind": "DaemonSet"}]}});
-                        let web = json!({"metadata": {"namespace": "a", "name": "web"}});
-                        (200, if tried > held_back { json!({"items": [daemon]}) } else { json!({"items": [daemon, web]}) })
+                        // One that tolerates a closed node comes back at once, as another pod.
+                        let uid = if tried > held_back { "second" } else { "first" };
+                        let web = json!({"metadata": {"namespace": "a", "name": "web", "uid": uid}});
+                        (200, json!({"items": [daemon, web]}))
                     }
                     ("POST", "/api/v1/namespaces/a/pods/web/eviction") => {
                         counter.fetch_add(1, Ordering::SeqCst);
